@@ -1,0 +1,1 @@
+"""The contracts between the core and its plugins. Plugins import them from `corelm.api`."""

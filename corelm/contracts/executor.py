@@ -1,0 +1,143 @@
+"""The executor contract: what computes.
+
+The engine sends a `StepPlan`, a delta of plain data, and gets a `StepResult`. The executor keeps, per
+sequence, its tokens and its block table; the plan says what to add. The engine owns every KV block: the
+executor writes only to positions of blocks that the plan gave to the sequence it is computing.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from corelm.contracts.model import ResolvedModel
+from corelm.sampling import SamplingParams
+
+Progress = Callable[[float, str], None]
+"""Called during loading with the fraction done (0 to 1) and what is being done."""
+
+
+class ExecutorContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What an executor's factory is given. `None` leaves the choice to the executor."""
+
+    model: ResolvedModel
+    settings: Any
+    """An instance of the settings model that the plugin registered, or None."""
+    dtype: str = "auto"
+    """``auto``, ``float32``, ``bfloat16`` or ``float16``."""
+    block_size: int = 16
+    """Tokens per KV block that the user asked for."""
+    max_model_len: int | None = None
+    max_num_seqs: int
+    """No plan holds more sequences than this."""
+    max_num_batched_tokens: int
+    """No plan computes more tokens than this."""
+    kv_cache_tokens: int | None = None
+    """Size of the KV cache in tokens."""
+
+
+class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a loaded executor can do. The scheduler obeys it."""
+
+    num_blocks: int
+    """KV blocks; their ids are 0 to num_blocks - 1."""
+    block_size: int
+    """Tokens per KV block."""
+    vocab_size: int
+    max_model_len: int
+    """Longest sequence, prompt and output together, that the model supports."""
+    dtype: str
+    device: str
+    capabilities: frozenset[str] = frozenset()
+    """Optional abilities. None is defined in this version of the contract."""
+    details: Mapping[str, str] = {}
+    """Lines for the start-up banner, such as ``{"threads": "8"}``."""
+
+
+class SequenceStart(msgspec.Struct, frozen=True, kw_only=True):
+    """A sequence the executor does not hold: a new one, or one that was released and comes back."""
+
+    seq_id: int
+    """Unique for the engine's lifetime."""
+    token_ids: list[int]
+    """All tokens known so far, the prompt first."""
+    prompt_len: int
+    """How many of `token_ids` are prompt. The rest were sampled before the sequence was released."""
+    sampling: SamplingParams
+    """`seed` is always set. The draw for output token i may depend only on `seed` and i."""
+
+
+class SequenceSlice(msgspec.Struct, frozen=True, kw_only=True):
+    """Compute positions ``start`` to ``start + num_tokens - 1`` of one sequence."""
+
+    seq_id: int
+    start: int
+    num_tokens: int
+    new_block_ids: tuple[int, ...] = ()
+    """Appended to the sequence's block table before computing. Position p lies in entry p // block_size."""
+    sample: bool
+    """Sample the token after the last position and append it to the sequence."""
+
+
+class StepPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One step: first forget `released`, then add `started`, then compute `slices`.
+
+    A sequence appears in at most one slice. A plan may have no slices at all.
+    """
+
+    step_id: int
+    """Counts up by one."""
+    released: tuple[int, ...] = ()
+    """Sequences (finished, aborted or preempted) whose state and block table are forgotten. An id that the
+    executor does not hold is ignored."""
+    started: tuple[SequenceStart, ...] = ()
+    slices: tuple[SequenceSlice, ...] = ()
+
+
+class StepResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step produced."""
+
+    step_id: int
+    token_ids: list[list[int]]
+    """One list per slice, in the plan's order: the tokens that were sampled, none where `sample` is false."""
+    errors: dict[int, str] = {}
+    """Sequences (by seq_id) that failed alone, with the reason. The others are valid."""
+
+
+class Executor(ABC):
+    """Runs the model. Every method is called from one thread of the engine, never two at once."""
+
+    @abstractmethod
+    def load(self, progress: Progress) -> ExecutorInfo:
+        """Load weights and allocate the KV cache. Raises `ModelLoadError` with a remedy in the message."""
+
+    @abstractmethod
+    def submit(self, plan: StepPlan) -> Any:
+        """Start a step and return a handle at once."""
+
+    @abstractmethod
+    def collect(self, handle: Any) -> StepResult:
+        """Wait for the step behind `handle`. Any exception is fatal to the engine."""
+
+    def check_health(self) -> None:
+        """Raise if the executor can no longer run steps. Called between steps."""
+        return None
+
+    def shutdown(self) -> None:
+        """Free everything. May be called twice, and after a failed `load`."""
+        return None
+
+
+class SimpleExecutor(Executor):
+    """For executors without a queue of their own: implement `execute` in place of submit and collect."""
+
+    @abstractmethod
+    def execute(self, plan: StepPlan) -> StepResult:
+        """Run one step."""
+
+    def submit(self, plan: StepPlan) -> Any:
+        return plan
+
+    def collect(self, handle: Any) -> StepResult:
+        return self.execute(handle)

@@ -1,0 +1,50 @@
+"""Every error corelm raises on purpose. Frontends map them to their protocol; the CLI prints them as one line."""
+
+
+class CorelmError(Exception):
+    """Base of all errors that corelm raises on purpose."""
+
+
+class InvalidRequestError(CorelmError, ValueError):
+    """One request asks for something impossible; only that request is refused.
+
+    `param` names the offending field; `code` is a machine-readable reason such as
+    ``context_length_exceeded``.
+    """
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+
+
+class DuplicateRequestError(InvalidRequestError):
+    """A request with this id is still alive."""
+
+
+class EngineDeadError(CorelmError):
+    """The engine failed; every stream ends with this error and health is red."""
+
+
+class EngineStoppedError(CorelmError):
+    """The engine is not taking requests: still loading, draining, or stopped."""
+
+
+class RequestFailedError(CorelmError):
+    """One request failed while it ran; the others go on."""
+
+
+class StartupError(CorelmError):
+    """corelm cannot start. The message is one line that names the remedy."""
+
+
+class ConfigurationError(StartupError):
+    """A setting, flag or variable is wrong."""
+
+
+class PluginError(StartupError):
+    """A selected plugin is missing, broken, ambiguous, or made for another API version."""
+
+
+class ModelLoadError(StartupError):
+    """The model cannot be found or its files are unusable."""

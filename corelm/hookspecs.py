@@ -1,0 +1,76 @@
+"""Every hook of corelm. Hooks are called at start-up and build objects; the objects do the work.
+
+A plugin is a module with some of these functions, marked with `corelm.api.hookimpl` and named by an entry
+point in the group ``corelm``::
+
+    [project.entry-points.corelm]
+    my_policy = "my_policy"
+"""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import pluggy
+from pydantic import BaseModel
+
+from corelm.contracts.executor import Executor, ExecutorContext
+from corelm.contracts.frontend import Frontend, FrontendContext
+from corelm.contracts.model import ResolvedModel
+from corelm.contracts.scheduling import PolicyContext, SchedulingPolicy
+from corelm.contracts.tokenizer import Tokenizer, TokenizerContext
+
+hookspec = pluggy.HookspecMarker("corelm")
+hookimpl = pluggy.HookimplMarker("corelm")
+
+ContextT = TypeVar("ContextT", contravariant=True)
+ProductT = TypeVar("ProductT")
+
+
+class Register(Protocol[ContextT, ProductT]):
+    """The callback that registration hooks are given.
+
+    `name` is what users select. `factory` is called once, when the name was selected: import heavy
+    libraries there. `settings` is a pydantic model; its fields become ``CORELM_<NAME>_<FIELD>``, the flag
+    ``--<name>.<field>`` and the table ``[<name>]`` of the settings file, and an instance reaches the factory in
+    ``context.settings``. `summary` is one line for ``corelm plugins``. `unavailable` returns why this machine
+    cannot run it, or None; automatic selection passes over what is unavailable.
+    """
+
+    def __call__(
+        self,
+        name: str,
+        factory: Callable[[ContextT], ProductT],
+        *,
+        settings: type[BaseModel] | None = None,
+        summary: str = "",
+        unavailable: Callable[[], str | None] | None = None,
+    ) -> None: ...
+
+
+@hookspec
+def corelm_register_executors(register: Register[ExecutorContext, Executor]) -> None:
+    """Register executors, which run models."""
+
+
+@hookspec
+def corelm_register_schedulers(register: Register[PolicyContext, SchedulingPolicy]) -> None:
+    """Register scheduling policies, which decide who runs next."""
+
+
+@hookspec
+def corelm_register_tokenizers(register: Register[TokenizerContext, Tokenizer]) -> None:
+    """Register tokenizers, which turn text into tokens and back."""
+
+
+@hookspec
+def corelm_register_frontends(register: Register[FrontendContext, Frontend]) -> None:
+    """Register frontends, which talk to clients."""
+
+
+@hookspec(firstresult=True)
+def corelm_resolve_model(name: str) -> ResolvedModel | None:
+    """Find the files of the model called `name` on this machine.
+
+    Called once at start-up, off the event loop. Return None if the name is not of a kind this plugin knows; raise
+    `ModelLoadError` if it is, but the files are missing or unusable.
+    """

@@ -1,0 +1,1 @@
+"""Hugging Face tokenizers, chat templates and model lookup for corelm."""

@@ -1,0 +1,1 @@
+"""Models, weights and sampling in PyTorch, shared by corelm executors."""
