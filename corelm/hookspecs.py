@@ -22,8 +22,8 @@ from corelm.contracts.tokenizer import Tokenizer, TokenizerContext
 hookspec = pluggy.HookspecMarker("corelm")
 hookimpl = pluggy.HookimplMarker("corelm")
 
-ContextT = TypeVar("ContextT", contravariant=True)
-ProductT = TypeVar("ProductT")
+ContextT = TypeVar("ContextT", covariant=True)
+ProductT = TypeVar("ProductT", contravariant=True)
 
 
 class Register(Protocol[ContextT, ProductT]):

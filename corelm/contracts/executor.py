@@ -122,11 +122,11 @@ class Executor(ABC):
 
     def check_health(self) -> None:
         """Raise if the executor can no longer run steps. Called between steps."""
-        return None
+        return
 
     def shutdown(self) -> None:
         """Free everything. May be called twice, and after a failed `load`."""
-        return None
+        return
 
 
 class SimpleExecutor(Executor):

@@ -3,7 +3,6 @@
 The core keeps budgets, blocks and all bookkeeping; a policy reads views and answers with keys or ids.
 """
 
-from abc import ABC
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
@@ -53,7 +52,7 @@ class RequestView(Protocol):
         """How often it lost its blocks."""
 
 
-class SchedulingPolicy(ABC):
+class SchedulingPolicy:
     """Override `key` for an order that is fixed on arrival, or `order` for one that changes with time.
 
     Calls come from the engine's thread between steps; a slow policy slows every step.
