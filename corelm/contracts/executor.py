@@ -83,7 +83,7 @@ class SequenceSlice(msgspec.Struct, frozen=True, kw_only=True):
 class StepPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One step: first forget `released`, then add `started`, then compute `slices`.
 
-    A sequence appears in at most one slice. A plan may have no slices at all.
+    A sequence appears in at most one slice.
     """
 
     step_id: int

@@ -1,0 +1,1 @@
+"""The life of a request, from prompt to the last output."""

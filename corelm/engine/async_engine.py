@@ -1,0 +1,229 @@
+"""The engine behind the event loop: what frontends and library users talk to."""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from corelm.contracts.executor import ExecutorInfo, Progress
+from corelm.contracts.frontend import EngineStatus, ModelCard, Prompt
+from corelm.engine.engine import Emission, Engine, EngineSnapshot
+from corelm.engine.request import Request
+from corelm.engine.streams import AsyncStream
+from corelm.engine.tracker import RequestTracker
+from corelm.engine.worker import EngineThread
+from corelm.errors import CorelmError, EngineDeadError, EngineStoppedError, StartupError
+from corelm.outputs import EngineStats
+from corelm.sampling import SamplingParams
+
+logger = logging.getLogger("corelm.engine")
+
+IDLE_CHECK_S = 5.0
+"""An idle engine looks at the executor's health this often."""
+EMPTY_STEP_PAUSE_S = 0.01
+"""Pause when requests wait but the policy lets none run."""
+SHUTDOWN_S = 5.0
+
+TOKENIZER_THREADS = 2
+
+
+class AsyncEngine:
+    """Implements `corelm.api.EngineClient`.
+
+    Steps run in the engine's own thread, tokenising in others, so that nothing a policy, an executor or a large
+    prompt does can hold up the event loop. A step that fails, or takes longer than `iteration_timeout_s`, leaves
+    the engine errored: every stream ends with the cause.
+    """
+
+    def __init__(
+        self, load: Callable[[Progress], Engine], *, names: Sequence[str], iteration_timeout_s: float = 300.0
+    ) -> None:
+        self.status: EngineStatus = "starting"
+        self.failure: EngineDeadError | None = None
+        self._load = load
+        self._names = tuple(names)
+        self._created = int(time.time())
+        self._iteration_timeout_s = iteration_timeout_s
+        self._engine: Engine | None = None
+        self._snapshot = EngineSnapshot()
+        self._tracker = RequestTracker()
+        self._thread = EngineThread()
+        self._tokenizing = ThreadPoolExecutor(TOKENIZER_THREADS, thread_name_prefix="corelm-tokenizer")
+        self._loop_task: asyncio.Task[None] | None = None
+        self._failed = asyncio.Event()
+        self._stopped = False
+
+    @property
+    def model(self) -> ModelCard:
+        max_len = self._engine.intake.max_len if self._engine else None
+        return ModelCard(names=self._names, created=self._created, max_model_len=max_len)
+
+    @property
+    def info(self) -> ExecutorInfo:
+        """What the executor said of itself when it was loaded."""
+        return self._loaded().info
+
+    async def start(self, progress: Progress = lambda fraction, text: None) -> None:
+        """Load the model and begin to serve. `progress` is called from another thread. Raises `StartupError`."""
+        try:
+            self._engine = await asyncio.wrap_future(self._thread.submit(partial(self._load, progress)))
+        except StartupError:
+            self.status = "errored"
+            raise
+        except (Exception, SystemExit) as error:
+            self.status = "errored"
+            raise StartupError(f"the engine could not be loaded: {type(error).__name__}: {error}") from error
+        if self.status != "starting":  # stopped while loading
+            await self._shut_down(self._engine)
+            return
+        self._snapshot = self._engine.snapshot()
+        self.status = "ready"
+        self._loop_task = asyncio.create_task(self._run(self._engine), name="corelm-engine-loop")
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        params: SamplingParams,
+        *,
+        request_id: str | None = None,
+        priority: int = 0,
+        tenant: str | None = None,
+    ) -> AsyncStream:
+        """Check and queue a request; see `corelm.api.EngineClient`."""
+        self._check_serving()
+        intake = self._loaded().intake
+        stream = self._tracker.open(request_id or uuid.uuid4().hex)
+        try:
+            prepare = partial(intake.prepare, request_id=stream.request_id, priority=priority, tenant=tenant)
+            request = await asyncio.get_running_loop().run_in_executor(self._tokenizing, prepare, prompt, params)
+            self._check_serving()
+        except BaseException:
+            self._tracker.discard(stream)
+            raise
+        self._tracker.enqueue(stream, request)
+        return stream
+
+    def abort(self, request_id: str) -> None:
+        """End a request by its id. Never waits; unknown and finished ids are ignored."""
+        self._tracker.abort(request_id)
+
+    async def check_health(self) -> None:
+        """Return if requests are being served; else raise why not."""
+        self._check_serving()
+
+    def stats(self) -> EngineStats:
+        now = self._snapshot
+        return EngineStats(
+            running=now.running,
+            waiting=now.waiting + self._tracker.num_new,
+            total_blocks=now.total_blocks,
+            free_blocks=now.free_blocks,
+            finished=dict(self._tracker.finished),
+            preemptions=now.preemptions,
+            steps=now.steps,
+            prompt_tokens=now.prompt_tokens,
+            generation_tokens=now.generation_tokens,
+        )
+
+    def drain(self) -> None:
+        """Refuse new requests; those that run go on."""
+        if self.status in ("starting", "ready"):
+            self.status = "draining"
+
+    async def failed(self) -> None:
+        """Return when the engine is errored."""
+        await self._failed.wait()
+
+    async def stop(self) -> None:
+        """End what still runs with `EngineStoppedError` and free the executor. May be called twice."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if self.status != "errored":
+            self.status = "stopped"
+        self._tracker.fail_all(EngineStoppedError("the server was stopped"))
+        if self._loop_task is not None:
+            self._loop_task.cancel()
+            await asyncio.gather(self._loop_task, return_exceptions=True)
+        if self._engine is not None and self.failure is None:
+            await self._shut_down(self._engine)
+        self._thread.close()
+        self._tokenizing.shutdown(wait=False, cancel_futures=True)
+
+    async def _shut_down(self, engine: Engine) -> None:
+        try:
+            async with asyncio.timeout(SHUTDOWN_S):
+                await asyncio.wrap_future(self._thread.submit(engine.shutdown))
+        except TimeoutError:
+            logger.warning("the executor did not shut down within %.0f s", SHUTDOWN_S)
+        except Exception:
+            logger.exception("the executor failed to shut down")
+
+    def _loaded(self) -> Engine:
+        if self._engine is None:
+            raise EngineStoppedError("the model is still loading")
+        return self._engine
+
+    def _check_serving(self) -> None:
+        if self.failure is not None:
+            raise EngineDeadError(*self.failure.args) from self.failure.__cause__
+        if self.status == "starting":
+            raise EngineStoppedError("the model is still loading")
+        if self.status != "ready":
+            raise EngineStoppedError("the server is shutting down")
+
+    async def _run(self, engine: Engine) -> None:
+        try:
+            while True:
+                if not engine.has_work:
+                    await self._tracker.wait(IDLE_CHECK_S)
+                emissions = await self._turn(engine)
+                self._tracker.deliver(emissions)
+                if not emissions and engine.has_work and not self._snapshot.running:
+                    await self._tracker.wait(EMPTY_STEP_PAUSE_S)
+        except EngineDeadError as error:
+            self._fail(error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - reported to every stream
+            dead = EngineDeadError(f"the engine failed: {type(error).__name__}: {error}")
+            dead.__cause__ = error
+            self._fail(dead)
+
+    async def _turn(self, engine: Engine) -> list[Emission]:
+        new, aborted = self._tracker.take()
+        future = self._thread.submit(partial(_turn, engine, new, aborted))
+        try:
+            async with asyncio.timeout(self._iteration_timeout_s):
+                emissions, self._snapshot = await asyncio.wrap_future(future)
+        except TimeoutError as error:
+            if future.done():
+                raise
+            limit = f"{self._iteration_timeout_s:g} s"
+            raise EngineDeadError(f"a step took longer than the iteration timeout of {limit}") from error
+        return emissions
+
+    def _fail(self, error: EngineDeadError) -> None:
+        logger.error("%s", error, exc_info=error.__cause__)
+        self.failure = error
+        self.status = "errored"
+        self._snapshot = EngineSnapshot(total_blocks=self._snapshot.total_blocks)
+        self._tracker.fail_all(error)
+        self._failed.set()
+
+
+def _turn(engine: Engine, new: list[Request], aborted: list[int]) -> tuple[list[Emission], EngineSnapshot]:
+    """One turn, in the engine's thread."""
+    engine.abort(aborted)
+    refused: list[Emission] = []
+    for request in new:
+        try:
+            engine.add(request)
+        except (ValueError, CorelmError) as error:
+            refused.append((request.seq_id, error if isinstance(error, CorelmError) else CorelmError(str(error))))
+    if not engine.has_work:
+        engine.check_health()
+        return refused, engine.snapshot()
+    emissions = engine.step()
+    return refused + emissions, engine.snapshot()

@@ -1,0 +1,165 @@
+"""The plugin host: which plugins there are, what they offer, and what was selected."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import importlib_metadata
+import msgspec
+
+from corelm.contracts.model import ResolvedModel
+from corelm.errors import ConfigurationError, ModelLoadError, PluginError, StartupError
+from corelm.plugins.loading import BrokenPluginError, LoadedPlugin, load_plugin, new_manager
+from corelm.plugins.records import KINDS, Kind, PluginRecord, Registration, describe
+from corelm.plugins.variables import VariableOwners
+from corelm.suggestions import did_you_mean
+
+GROUP = "corelm"
+AUTO_EXECUTORS = ("gpu", "cpu")
+logger = logging.getLogger(__name__)
+
+
+class PluginHost:
+    """Everything that installed plugins offer. Installing a plugin never activates it: selection is by name."""
+
+    def __init__(self) -> None:
+        self.plugins: list[PluginRecord] = []
+        self.registrations: dict[Kind, dict[str, Registration]] = {kind: {} for kind in KINDS}
+        self._conflicts: dict[tuple[Kind, str], str] = {}
+        self._variables = VariableOwners()
+        self._manager = new_manager()
+
+    @classmethod
+    def load(cls, allow: Sequence[str] | None = None, block: Sequence[str] = ()) -> "PluginHost":
+        """Load every installed plugin that `allow` (None: all) names and `block` does not.
+
+        A plugin that fails is logged and left out. Raises `ConfigurationError` if a list names no plugin.
+        """
+        entries = sorted(importlib_metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
+        counts = Counter(entry.name for entry in entries)
+        _check_list("plugins", allow or (), counts)
+        _check_list("block_plugins", block, counts)
+        host = cls()
+        for entry in entries:
+            record = _record(entry)
+            if entry.name in block:
+                host.plugins.append(msgspec.structs.replace(record, skipped="blocked by block_plugins"))
+            elif allow is not None and entry.name not in allow:
+                host.plugins.append(msgspec.structs.replace(record, skipped="not named by plugins"))
+            elif counts[entry.name] > 1:
+                owners = ", ".join(str(_record(other)) for other in entries if other.name == entry.name)
+                host._refuse(record, f"several distributions use this plugin name, remove all but one: {owners}")
+            else:
+                host._load(entry, record)
+        return host
+
+    def _load(self, entry: importlib_metadata.EntryPoint, record: PluginRecord) -> None:
+        try:
+            plugin = load_plugin(entry, record)
+            self._check_conflicts(plugin, record)
+        except BrokenPluginError as error:
+            self._refuse(record, str(error))
+            return
+        self._manager.register(plugin.module, name=record.name)
+        for registration in plugin.registrations:
+            self.registrations[registration.kind][registration.name] = registration
+        self.plugins.append(plugin.registrations[0].plugin if plugin.registrations else record)
+
+    def _refuse(self, record: PluginRecord, failure: str) -> None:
+        self.plugins.append(msgspec.structs.replace(record, failure=failure))
+        logger.warning("%s is not loaded: %s", record, failure)
+
+    def _check_conflicts(self, plugin: LoadedPlugin, record: PluginRecord) -> None:
+        for registration in plugin.registrations:
+            key = (registration.kind, registration.name)
+            other = self.registrations[registration.kind].get(registration.name)
+            if other is not None:
+                conflict = f"{key[0]} {key[1]!r} is registered by both {other.plugin} and {record}"
+                self._conflicts[key] = conflict
+                raise BrokenPluginError(conflict)
+        self._variables.claim(plugin.registrations)
+
+    def select(self, kind: Kind, name: str) -> Registration:
+        """The registration that the user asked for. Raises `PluginError` if there is none, or more than one.
+
+        The executor ``auto`` is the first of gpu and cpu that this machine can run.
+        """
+        if kind == "executor" and name == "auto":
+            return self._select_executor()
+        if (kind, name) in self._conflicts:
+            raise PluginError(f"{self._conflicts[kind, name]}; name one of the two in CORELM_BLOCK_PLUGINS")
+        available = self.registrations[kind]
+        if name not in available:
+            raise PluginError(f"no {kind} named {name!r}{did_you_mean(name, available)}{self._explain_absence(kind)}")
+        return available[name]
+
+    def _select_executor(self) -> Registration:
+        available = self.registrations["executor"]
+        passed_over: list[str] = []
+        for name in AUTO_EXECUTORS:
+            if name not in available:
+                continue
+            obstacle = available[name].obstacle()
+            if obstacle is None:
+                for reason in passed_over:
+                    logger.info("executor %s; using %s", reason, name)
+                return self.select("executor", name)
+            passed_over.append(f"{name!r} cannot run here: {obstacle}")
+        others = [name for name in available if name not in AUTO_EXECUTORS]
+        if len(others) == 1:
+            return self.select("executor", others[0])
+        reasons = "".join(f"; {reason}" for reason in passed_over)
+        raise PluginError(f"no executor could be chosen automatically{reasons}{self._explain_absence('executor')}")
+
+    def _explain_absence(self, kind: Kind) -> str:
+        """Clauses for an error message: what there is, and which plugins might have offered more."""
+        clauses = [f"available: {', '.join(sorted(self.registrations[kind])) or 'none'}"]
+        clauses += [f"{plugin} is not loaded: {plugin.failure}" for plugin in self.plugins if plugin.failure]
+        clauses += [f"{plugin} is {plugin.skipped}" for plugin in self.plugins if plugin.skipped]
+        return "".join(f"; {clause}" for clause in clauses)
+
+    def create(self, registration: Registration, context: Any) -> Any:
+        """Call the factory. A `StartupError` passes; anything else becomes a `PluginError` that names the plugin."""
+        try:
+            return registration.factory(context)
+        except StartupError:
+            raise
+        except (Exception, SystemExit) as error:
+            what = f"{registration.kind} {registration.name!r} of {registration.plugin}"
+            raise PluginError(f"{what} could not be created: {describe(error)}") from error
+
+    def resolve_model(self, name: str) -> ResolvedModel:
+        """Ask the plugins for the files of a model. Raises `ModelLoadError` if none knows it."""
+        for implementation in reversed(self._manager.hook.corelm_resolve_model.get_hookimpls()):
+            others = [other for other in self._manager.get_plugins() if other is not implementation.plugin]
+            ask = self._manager.subset_hook_caller("corelm_resolve_model", remove_plugins=others)
+            try:
+                resolved: ResolvedModel | None = ask(name=name)
+            except StartupError:
+                raise
+            except (Exception, SystemExit) as error:
+                plugin = next(record for record in self.plugins if record.name == implementation.plugin_name)
+                raise PluginError(f"{plugin} could not look up model {name!r}: {describe(error)}") from error
+            if resolved is not None:
+                return resolved
+        raise ModelLoadError(
+            f"no plugin knows a model named {name!r}; give a directory with config.json, a .gguf file, "
+            "or install the plugin that provides it (corelm plugins lists what is installed)"
+        )
+
+
+def _record(entry: importlib_metadata.EntryPoint) -> PluginRecord:
+    distribution = entry.dist
+    if distribution is None:
+        return PluginRecord(name=entry.name, distribution="unknown distribution", version="")
+    return PluginRecord(name=entry.name, distribution=distribution.name, version=distribution.version)
+
+
+def _check_list(setting: str, names: Sequence[str], installed: Iterable[str]) -> None:
+    for name in names:
+        if name not in installed:
+            raise ConfigurationError(
+                f"{setting}: no plugin named {name!r} is installed{did_you_mean(name, installed)}; "
+                f"installed: {', '.join(sorted(installed)) or 'none'}"
+            )

@@ -1,0 +1,55 @@
+"""What the host knows about plugins and about what they registered."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+from pydantic import BaseModel
+
+Kind = Literal["executor", "scheduler", "tokenizer", "frontend"]
+KINDS: tuple[Kind, ...] = ("executor", "scheduler", "tokenizer", "frontend")
+
+
+class PluginRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry point of the group ``corelm``, loaded or not."""
+
+    name: str
+    """Name of the entry point: what the allow-list and the block-list are about."""
+    distribution: str
+    version: str
+    provides: tuple[str, ...] = ()
+    """``kind:name`` of everything it registered."""
+    skipped: str | None = None
+    """Why it was not asked to load: the allow-list or the block-list."""
+    failure: str | None = None
+    """Why it could not be loaded, in one line."""
+
+    def __str__(self) -> str:
+        return f"plugin {self.name!r} ({self.distribution} {self.version})"
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that users can select."""
+
+    kind: Kind
+    name: str
+    factory: Callable[[Any], Any]
+    settings: type[BaseModel] | None
+    summary: str
+    unavailable: Callable[[], str | None] | None
+    plugin: PluginRecord
+
+    def obstacle(self) -> str | None:
+        """Why this machine cannot run it, or None."""
+        if self.unavailable is None:
+            return None
+        try:
+            return self.unavailable()
+        except Exception as error:  # noqa: BLE001 - a check that breaks is the reason why it cannot run
+            return f"its availability check failed: {describe(error)}"
+
+
+def describe(error: BaseException) -> str:
+    """An exception as one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,1 @@
+"""The scheduling mechanism: budgets, blocks and bookkeeping. What a policy decides is asked through its contract."""

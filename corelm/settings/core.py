@@ -1,0 +1,83 @@
+"""The settings of the core: one definition makes the variable, the flag, the file key and the reference."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, Field, PositiveFloat, PositiveInt, PrivateAttr
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+PREFIX = "CORELM_"
+
+
+class Bootstrap(BaseSettings):
+    """What must be known before plugins are loaded."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="_",
+        env_nested_max_split=1,
+        env_ignore_empty=True,
+        cli_kebab_case=True,
+        cli_avoid_json=True,
+        extra="forbid",
+        frozen=True,
+    )
+
+    config: Path | None = Field(
+        None, description="Settings file (TOML). Without it, corelm.toml in the working directory is read if it exists."
+    )
+    plugins: list[str] | None = Field(None, description="Load only these plugins, by entry-point name.")
+    block_plugins: list[str] = Field([], description="Never load these plugins, by entry-point name.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe message to log.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, **_: PydanticBaseSettingsSource
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only the given values: `corelm.settings.load` reads the sources, to know where each value came from."""
+        return (init_settings,)
+
+
+class Settings(Bootstrap):
+    """Everything the core can be told. Plugins' settings are added to it under their names."""
+
+    model: str = Field("smollm2", description="Model to serve: a directory, a .gguf file, or a name a plugin knows.")
+    served_model_name: list[str] | None = Field(
+        None, description="Names the model answers to, the main one first. Without it, the name of the model."
+    )
+    executor: str = Field("auto", description="What computes. auto: gpu if this machine has one, else cpu.")
+    scheduler: str = Field("fcfs", description="Scheduling policy: who runs next.")
+    tokenizer: str = Field("hf", description="What turns text into tokens.")
+    frontend: str = Field("openai", description="How clients talk to the engine.")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="Number format of weights and activations. auto: the executor's choice."
+    )
+    max_model_len: PositiveInt | None = Field(
+        None, description="Longest prompt and output together, in tokens. Without it, what the model supports."
+    )
+    max_num_seqs: PositiveInt = Field(64, description="Most sequences computed in one step.")
+    max_num_batched_tokens: PositiveInt = Field(2048, description="Most tokens computed in one step.")
+    block_size: PositiveInt = Field(16, description="Tokens per block of the KV cache.")
+    kv_cache_tokens: PositiveInt | None = Field(
+        None, description="Size of the KV cache in tokens. Without it, the executor's choice."
+    )
+    iteration_timeout_s: PositiveFloat = Field(
+        300.0, description="A step that takes longer than this many seconds is an engine failure."
+    )
+    exit_on_engine_error: bool = Field(
+        True, description="End the process when the engine fails. If false it stays up and reports itself unhealthy."
+    )
+    drain_timeout_s: float = Field(
+        30.0, ge=0, description="On shutdown, let running requests go on for this many seconds."
+    )
+
+    _sources: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    def plugin(self, name: str) -> BaseModel | None:
+        """The settings of the registration called `name`; None if it has none.
+
+        Raises `ConfigurationError` if it has a setting without default that was not given.
+        """
+        from corelm.settings.load import plugin_settings
+
+        return plugin_settings(self, name)

@@ -1,0 +1,204 @@
+"""The scheduler, driven through the engine with an executor that notices every wrong plan."""
+
+import itertools
+
+import pytest
+from corelm_fcfs import FCFS, Priority
+from helpers import expected_text, greedy, make_engine
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corelm.api import SchedulingPolicy
+from corelm.testing import FakeExecutor
+
+
+def drive(engine, requests, limit=10_000):
+    """Run to the end; returns texts and the order of finishing."""
+    texts, order = {r.sequence.request_id: "" for r in requests}, []
+    by_seq = {r.seq_id: r.sequence.request_id for r in requests}
+    for _ in range(limit):
+        if not engine.has_work:
+            return texts, order
+        for seq_id, output in engine.step():
+            texts[by_seq[seq_id]] += output.text
+            if output.finish_reason:
+                order.append(by_seq[seq_id])
+        engine.check_integrity()
+    raise AssertionError("no progress")
+
+
+def submit(engine, prompt, name, **options):
+    keys = {"priority": options.pop("priority", 0)}
+    request = engine.intake.prepare(prompt, greedy(**options), request_id=name, **keys)
+    engine.add(request)
+    return request
+
+
+@pytest.mark.parametrize("budget", [1, 7, 64])
+def test_chunked_prefill_and_batching_do_not_change_the_text(budget):
+    executor = FakeExecutor(max_num_batched_tokens=budget)
+    engine = make_engine(executor, max_num_batched_tokens=budget)
+    prompts = [f"prompt {i} " * (i + 1) for i in range(5)]
+    requests = [submit(engine, p, str(i)) for i, p in enumerate(prompts)]
+    texts, _ = drive(engine, requests)
+    assert texts == {str(i): expected_text(p) for i, p in enumerate(prompts)}
+    assert engine.snapshot().free_blocks == engine.snapshot().total_blocks
+
+
+def test_a_decode_is_not_held_up_by_a_long_prompt():
+    plans = []
+    engine = make_engine(FakeExecutor(on_step=plans.append), max_num_batched_tokens=8)
+    first = submit(engine, "hi", "first", max_tokens=10)
+    engine.step()
+    second = submit(engine, "x" * 40, "second")
+    engine.step()
+    assert {(s.seq_id, s.num_tokens) for s in plans[-1].slices} == {(first.seq_id, 1), (second.seq_id, 7)}
+
+
+def test_preemption_keeps_every_text():
+    executor = FakeExecutor(num_blocks=12)
+    engine = make_engine(executor)
+    prompts = [f"prompt {i}" for i in range(6)]
+    requests = [submit(engine, p, str(i), max_tokens=20) for i, p in enumerate(prompts)]
+    texts, order = drive(engine, requests)
+    assert engine.snapshot().preemptions > 0
+    assert texts == {str(i): expected_text(p, 20) for i, p in enumerate(prompts)}
+    assert order[0] == "0"
+
+
+def test_a_request_that_outgrows_the_pool_alone_ends_with_length():
+    engine = make_engine(FakeExecutor(num_blocks=4))
+    request = submit(engine, "12345678", "a", max_tokens=None)
+    texts, order = drive(engine, [request])
+    assert order == ["a"]
+    assert texts["a"] == expected_text("12345678", 8)
+
+
+def test_an_urgent_request_takes_the_blocks_of_one_already_planned():
+    """The victim may stand in the step already; it must leave it."""
+    engine = make_engine(FakeExecutor(num_blocks=8), Priority())
+    low = submit(engine, "l" * 10, "low", priority=5, max_tokens=20)
+    engine.step()
+    high = submit(engine, "h" * 10, "high", priority=-5, max_tokens=20)
+    texts, order = drive(engine, [low, high])
+    assert order == ["high", "low"]
+    assert engine.snapshot().preemptions > 0
+    assert texts["high"] == expected_text("h" * 10, 20)
+    assert texts["low"].endswith(expected_text("l" * 10, 20)[1:])
+
+
+def test_priority_orders_the_waiting_and_ties_go_by_arrival():
+    engine = make_engine(policy=Priority(), max_num_seqs=1)
+    requests = [submit(engine, "p", name, priority=p) for name, p in [("a", 1), ("b", 0), ("c", 0), ("d", -1)]]
+    assert drive(engine, requests)[1] == ["d", "b", "c", "a"]
+
+
+def test_a_dynamic_policy_orders_by_ids():
+    class Backwards(SchedulingPolicy):
+        def order(self, waiting, now):
+            return [request.request_id for request in reversed(waiting)]
+
+    engine = make_engine(policy=Backwards(), max_num_seqs=1)
+    requests = [submit(engine, "p", name) for name in "abc"]
+    assert drive(engine, requests)[1] == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize("answer", [["nobody"], ["a", "a"]])
+def test_nonsense_from_a_policy_is_an_error_that_names_it(answer):
+    class Confused(SchedulingPolicy):
+        def order(self, waiting, now):
+            return answer
+
+    engine = make_engine(policy=Confused())
+    submit(engine, "p", "a")
+    with pytest.raises(RuntimeError, match="Confused"):
+        engine.step()
+
+
+def test_views_are_read_only():
+    seen = []
+
+    class Curious(SchedulingPolicy):
+        def key(self, request):
+            seen.append(request)
+            return request.arrival
+
+    engine = make_engine(policy=Curious())
+    submit(engine, "abc", "a", priority=3)
+    view = seen[0]
+    assert (view.request_id, view.prompt_tokens, view.output_tokens, view.max_tokens) == ("a", 3, 0, 8)
+    assert (view.priority, view.num_blocks, view.preemptions, view.tenant) == (3, 0, 0, None)
+    with pytest.raises(AttributeError):
+        view.priority = 0
+
+
+def test_abort_of_waiting_running_unknown_and_finished():
+    engine = make_engine(max_num_seqs=1)
+    running, waiting = submit(engine, "a", "a"), submit(engine, "b", "b")
+    engine.step()
+    engine.abort([waiting.seq_id, waiting.seq_id, 12345])
+    engine.abort([running.seq_id])
+    engine.check_integrity()
+    assert not engine.has_work
+    assert engine.snapshot().free_blocks == engine.snapshot().total_blocks
+
+
+EVENT = st.one_of(
+    st.tuples(st.just("add"), st.integers(1, 30), st.integers(1, 16), st.integers(-2, 2)),
+    st.tuples(st.just("abort"), st.integers(0, 20)),
+    st.tuples(st.just("step"), st.integers(1, 6)),
+)
+
+
+class Life:
+    """Plays events against an engine, checking integrity after each."""
+
+    def __init__(self, engine):
+        self.engine = engine
+        self.names = itertools.count()
+        self.live = {}
+        self.done = []
+
+    def add(self, length, count, priority):
+        name = str(next(self.names))
+        prompt = f"{name}:" + "x" * length
+        request = submit(self.engine, prompt, name, max_tokens=count, priority=priority)
+        self.live[request.seq_id] = (prompt, count, "")
+
+    def abort(self, index):
+        if self.live:
+            seq_id = list(self.live)[index % len(self.live)]
+            del self.live[seq_id]
+            self.engine.abort([seq_id])
+            self.engine.check_integrity()
+
+    def step(self, times):
+        for _ in range(times):
+            for seq_id, output in self.engine.step():
+                prompt, count, text = self.live[seq_id]
+                self.live[seq_id] = (prompt, count, text + output.text)
+                if output.finish_reason:
+                    self.done.append(self.live.pop(seq_id))
+            self.engine.check_integrity()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(EVENT, max_size=40),
+    st.sampled_from([FCFS, Priority]),
+    st.integers(12, 30),
+    st.integers(1, 40),
+    st.integers(1, 8),
+)
+def test_random_life_keeps_every_invariant_and_every_text(events, policy, num_blocks, budget, max_num_seqs):
+    executor = FakeExecutor(num_blocks=num_blocks, max_num_batched_tokens=budget, max_num_seqs=max_num_seqs)
+    engine = make_engine(executor, policy(), max_num_seqs=max_num_seqs, max_num_batched_tokens=budget)
+    life = Life(engine)
+    for name, *values in events:
+        getattr(life, name)(*values)
+    for _ in range(3000):
+        if engine.has_work:
+            life.step(1)
+    assert not life.live
+    assert all(text == expected_text(prompt, count) for prompt, count, text in life.done)
+    assert engine.snapshot().free_blocks == num_blocks
