@@ -43,7 +43,7 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     """What is served."""
 
     names: tuple[str, ...]
-    """Every name the model answers to; the first is the main one."""
+    """Every name the model answers to, the main one first; none until the model is loaded, unless they were set."""
     created: int
     """Unix time at which serving began."""
     max_model_len: int | None

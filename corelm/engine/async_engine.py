@@ -39,8 +39,9 @@ class AsyncEngine:
     """
 
     def __init__(
-        self, load: Callable[[Progress], Engine], *, names: Sequence[str], iteration_timeout_s: float = 300.0
+        self, load: Callable[[Progress], Engine], *, names: Sequence[str] = (), iteration_timeout_s: float = 300.0
     ) -> None:
+        """`load` runs in the engine's thread; `names` are what the model answers to, its own name by default."""
         self.status: EngineStatus = "starting"
         self.failure: EngineDeadError | None = None
         self._load = load
@@ -58,8 +59,11 @@ class AsyncEngine:
 
     @property
     def model(self) -> ModelCard:
-        max_len = self._engine.intake.max_len if self._engine else None
-        return ModelCard(names=self._names, created=self._created, max_model_len=max_len)
+        engine = self._engine
+        if engine is None:
+            return ModelCard(names=self._names, created=self._created, max_model_len=None)
+        names = self._names or (engine.model_name,)
+        return ModelCard(names=names, created=self._created, max_model_len=engine.intake.max_len)
 
     @property
     def info(self) -> ExecutorInfo:

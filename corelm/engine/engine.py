@@ -37,7 +37,10 @@ class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 class Engine:
     """Requests that were prepared by `intake` go in with `add`; every `step` gives outputs for some of them."""
 
-    def __init__(self, *, executor: Executor, info: ExecutorInfo, scheduler: Scheduler, intake: Intake) -> None:
+    def __init__(
+        self, *, model_name: str, executor: Executor, info: ExecutorInfo, scheduler: Scheduler, intake: Intake
+    ) -> None:
+        self.model_name = model_name
         self.info = info
         self.intake = intake
         self._executor = executor

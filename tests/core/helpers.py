@@ -43,7 +43,7 @@ def make_engine(
         kv_tokens=info.num_blocks * info.block_size,
         vocab_size=info.vocab_size,
     )
-    return Engine(executor=executor, info=info, scheduler=scheduler, intake=intake)
+    return Engine(model_name="fake", executor=executor, info=info, scheduler=scheduler, intake=intake)
 
 
 async def start_engine(

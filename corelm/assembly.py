@@ -1,0 +1,123 @@
+"""Puts an engine together from settings and plugins."""
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from corelm.contracts.executor import Executor, ExecutorContext, ExecutorInfo, Progress
+from corelm.contracts.model import ResolvedModel
+from corelm.contracts.scheduling import PolicyContext
+from corelm.contracts.tokenizer import Tokenizer, TokenizerContext
+from corelm.engine.async_engine import AsyncEngine
+from corelm.engine.engine import Engine
+from corelm.engine.intake import Intake
+from corelm.errors import PluginError, StartupError
+from corelm.plugins import PluginHost, Registration
+from corelm.plugins.records import describe
+from corelm.scheduler.scheduler import Scheduler
+from corelm.settings.core import Settings
+from corelm.settings.load import bootstrap, load_settings
+
+logger = logging.getLogger("corelm")
+
+
+def create_engine(model: str | None = None, **settings: Any) -> AsyncEngine:
+    """An engine for library users, with the settings that ``corelm run`` would use; keywords override them.
+
+    ``await engine.start()`` loads the model, ``await engine.stop()`` frees it.
+    """
+    return build_engine(*configure(model, settings))
+
+
+def configure(model: str | None, overrides: dict[str, Any]) -> tuple[Settings, PluginHost]:
+    """Settings and plugins for a library user."""
+    if model is not None:
+        overrides = {"model": model, **overrides}
+    first = bootstrap(overrides=overrides)
+    host = PluginHost.load(first.plugins, first.block_plugins)
+    return load_settings(host, overrides=overrides), host
+
+
+def build_engine(settings: Settings, host: PluginHost) -> AsyncEngine:
+    """An engine that is ready to be started. Raises `PluginError` if a selected plugin is not there."""
+    return AsyncEngine(
+        engine_loader(settings, host),
+        names=settings.served_model_name or (),
+        iteration_timeout_s=settings.iteration_timeout_s,
+    )
+
+
+def engine_loader(settings: Settings, host: PluginHost) -> Callable[[Progress], Engine]:
+    """Selects the plugins now; the returned function loads the model."""
+    executor = host.select("executor", settings.executor)
+    scheduler = host.select("scheduler", settings.scheduler)
+    tokenizer = host.select("tokenizer", settings.tokenizer)
+
+    def load(progress: Progress) -> Engine:
+        progress(0.0, "finding the model")
+        model = host.resolve_model(settings.model)
+        with ThreadPoolExecutor(1, thread_name_prefix="corelm-load") as pool:
+            context = TokenizerContext(model=model, settings=settings.plugin(tokenizer.name))
+            loading = pool.submit(host.create, tokenizer, context)
+            runner, info = _load_executor(settings, host, executor, model, progress)
+            try:
+                return _assemble(settings, host, scheduler, model, runner, info, loading.result())
+            except BaseException:
+                runner.shutdown()
+                raise
+
+    return load
+
+
+def _load_executor(
+    settings: Settings, host: PluginHost, registration: Registration, model: ResolvedModel, progress: Progress
+) -> tuple[Executor, ExecutorInfo]:
+    context = ExecutorContext(
+        model=model,
+        settings=settings.plugin(registration.name),
+        dtype=settings.dtype,
+        block_size=settings.block_size,
+        max_model_len=settings.max_model_len,
+        max_num_seqs=settings.max_num_seqs,
+        max_num_batched_tokens=settings.max_num_batched_tokens,
+        kv_cache_tokens=settings.kv_cache_tokens,
+    )
+    executor: Executor = host.create(registration, context)
+    try:
+        return executor, executor.load(progress)
+    except BaseException as error:
+        executor.shutdown()
+        if isinstance(error, StartupError) or not isinstance(error, Exception | SystemExit):
+            raise
+        what = f"executor {registration.name!r} of {registration.plugin}"
+        raise PluginError(f"{what} could not load the model: {describe(error)}") from error
+
+
+def _assemble(
+    settings: Settings,
+    host: PluginHost,
+    scheduler: Registration,
+    model: ResolvedModel,
+    executor: Executor,
+    info: ExecutorInfo,
+    tokenizer: Tokenizer,
+) -> Engine:
+    policy = host.create(scheduler, PolicyContext(settings=settings.plugin(scheduler.name)))
+    mechanism = Scheduler(
+        policy,
+        num_blocks=info.num_blocks,
+        block_size=info.block_size,
+        max_num_seqs=settings.max_num_seqs,
+        max_num_batched_tokens=settings.max_num_batched_tokens,
+        clock=time.monotonic,
+    )
+    intake = Intake(
+        tokenizer,
+        max_model_len=info.max_model_len,
+        kv_tokens=info.num_blocks * info.block_size,
+        vocab_size=min(info.vocab_size, tokenizer.vocab_size),
+    )
+    logger.debug("tokens that end a generation: %s", sorted(tokenizer.eos_token_ids))
+    return Engine(model_name=model.name, executor=executor, info=info, scheduler=mechanism, intake=intake)
