@@ -1,6 +1,7 @@
 """The synchronous library: for scripts that have all their prompts at hand."""
 
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -76,7 +77,7 @@ class LLM:
 
     def _prepare(self, index: int, prompt: Prompt, params: SamplingParams) -> Request:
         try:
-            return self._engine.intake.prepare(prompt, params, request_id=str(index))
+            return self._engine.intake.prepare(prompt, params, request_id=str(index), arrival=time.monotonic())
         except InvalidRequestError as error:
             raise InvalidRequestError(f"prompt {index}: {error}", param=error.param, code=error.code) from error
 

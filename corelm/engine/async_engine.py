@@ -101,7 +101,13 @@ class AsyncEngine:
         intake = self._loaded().intake
         stream = self._tracker.open(request_id or uuid.uuid4().hex)
         try:
-            prepare = partial(intake.prepare, request_id=stream.request_id, priority=priority, tenant=tenant)
+            prepare = partial(
+                intake.prepare,
+                request_id=stream.request_id,
+                arrival=time.monotonic(),
+                priority=priority,
+                tenant=tenant,
+            )
             request = await asyncio.get_running_loop().run_in_executor(self._tokenizing, prepare, prompt, params)
             self._check_serving()
         except BaseException:

@@ -1,7 +1,6 @@
 """From a prompt to a request that can run, or a clear refusal. Nothing is queued here."""
 
 import secrets
-import time
 from collections.abc import Sequence
 from itertools import count
 from typing import Any
@@ -32,12 +31,18 @@ class Intake:
         )
 
     def prepare(
-        self, prompt: Prompt, params: SamplingParams, *, request_id: str, priority: int = 0, tenant: str | None = None
+        self,
+        prompt: Prompt,
+        params: SamplingParams,
+        *,
+        request_id: str,
+        arrival: float,
+        priority: int = 0,
+        tenant: str | None = None,
     ) -> Request:
         """A request ready to be queued. Raises `InvalidRequestError`."""
         if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) >= 2**31:
             raise InvalidRequestError("priority must be a 32-bit integer", param="priority")
-        arrival = time.monotonic()
         param = "messages" if isinstance(prompt, Chat) else "prompt"
         token_ids = self._tokens(prompt, param)
         room = self._room(len(token_ids), params, param)

@@ -14,7 +14,7 @@ def intake():
 
 
 def prepare(intake, prompt, **options):
-    return intake.prepare(prompt, greedy(**options), request_id="r")
+    return intake.prepare(prompt, greedy(**options), request_id="r", arrival=0.0)
 
 
 @pytest.mark.parametrize("prompt", ["", []])
@@ -83,4 +83,4 @@ def test_requests_get_a_seed_and_ids_that_are_never_used_again(intake):
 @pytest.mark.parametrize("priority", [True, 1.5, 2**40, "1"])
 def test_priority_is_a_32_bit_integer(intake, priority):
     with pytest.raises(InvalidRequestError, match="priority"):
-        intake.prepare("a", greedy(), request_id="r", priority=priority)
+        intake.prepare("a", greedy(), request_id="r", arrival=0.0, priority=priority)

@@ -14,7 +14,7 @@ EOS = 257
 def run(tokens, step=1, **options):
     """Outputs for `tokens` as they come `step` at a time."""
     intake = Intake(FakeTokenizer(), max_model_len=10_000, kv_tokens=10_000, vocab_size=258)
-    request = intake.prepare("p", greedy(**{"max_tokens": 1000, **options}), request_id="r")
+    request = intake.prepare("p", greedy(**{"max_tokens": 1000, **options}), request_id="r", arrival=0.0)
     outputs = []
     for start in range(0, len(tokens), step):
         outputs.append(request.advance(list(tokens[start : start + step])))

@@ -12,6 +12,9 @@ from corelm.api import SchedulingPolicy
 from corelm.testing import FakeExecutor
 
 
+ARRIVALS = itertools.count()
+
+
 def drive(engine, requests, limit=10_000):
     """Run to the end; returns texts and the order of finishing."""
     texts, order = {r.sequence.request_id: "" for r in requests}, []
@@ -29,7 +32,7 @@ def drive(engine, requests, limit=10_000):
 
 def submit(engine, prompt, name, **options):
     keys = {"priority": options.pop("priority", 0)}
-    request = engine.intake.prepare(prompt, greedy(**options), request_id=name, **keys)
+    request = engine.intake.prepare(prompt, greedy(**options), request_id=name, arrival=float(next(ARRIVALS)), **keys)
     engine.add(request)
     return request
 

@@ -1,0 +1,121 @@
+"""In float32, greedy tokens equal transformers', however a prompt is batched, chunked, preempted or streamed."""
+
+import asyncio
+import time
+
+import pytest
+from corelm_fcfs import FCFS
+from e2e_texts import TEXT
+
+from corelm import LLM, AsyncEngine, SamplingParams
+from corelm.engine.engine import Engine
+from corelm.engine.intake import Intake
+from corelm.scheduler.scheduler import Scheduler
+
+pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
+
+LENGTHS = [1, 2, 3, 5, 8, 13, 15, 16, 17, 21, 31, 32, 33, 64, 100, 128, 200, 300, 450, 600]
+NEW = 12
+GREEDY = SamplingParams(temperature=0, max_tokens=NEW, ignore_eos=True)
+
+
+@pytest.fixture(scope="module")
+def prompts(reference):
+    tokenizer, _ = reference
+    tokens = tokenizer(TEXT)["input_ids"]
+    assert len(tokens) > 620
+    return [tokens[i : i + length] for i, length in enumerate(LENGTHS)]
+
+
+@pytest.fixture(scope="module")
+def expected(reference, prompts):
+    import torch
+
+    _, model = reference
+    answers = []
+    for prompt in prompts:
+        ids = torch.tensor([prompt])
+        with torch.inference_mode():
+            output = model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=NEW,
+                min_new_tokens=NEW,
+                do_sample=False,
+                eos_token_id=None,
+                pad_token_id=0,
+            )
+        answers.append(output[0, len(prompt) :].tolist())
+    return answers
+
+
+@pytest.fixture(scope="module")
+def llm():
+    with LLM(dtype="float32", kv_cache_tokens=8192, max_num_batched_tokens=2048, progress=False) as llm:
+        yield llm
+
+
+@pytest.fixture
+def engine(llm):
+    """Makes engines with their own scheduler on the executor that is loaded."""
+    loaded = llm._engine
+
+    def make(budget=2048, num_blocks=loaded.info.num_blocks):
+        scheduler = Scheduler(
+            FCFS(),
+            num_blocks=num_blocks,
+            block_size=loaded.info.block_size,
+            max_num_seqs=64,
+            max_num_batched_tokens=budget,
+            clock=time.monotonic,
+        )
+        intake = Intake(
+            loaded.intake._tokenizer,
+            max_model_len=loaded.info.max_model_len,
+            kv_tokens=num_blocks * loaded.info.block_size,
+            vocab_size=loaded.info.vocab_size,
+        )
+        return Engine(
+            model_name="demo", executor=loaded._executor, info=loaded.info, scheduler=scheduler, intake=intake
+        )
+
+    return make
+
+
+def run(engine, prompts):
+    requests = [engine.intake.prepare(p, GREEDY, request_id=str(i), arrival=float(i)) for i, p in enumerate(prompts)]
+    tokens = {request.seq_id: [] for request in requests}
+    for request in requests:
+        engine.add(request)
+    while engine.has_work:
+        for seq_id, output in engine.step():
+            tokens[seq_id] += output.token_ids
+        engine.check_integrity()
+    return list(tokens.values())
+
+
+def test_each_alone(llm, prompts, expected):
+    assert [list(llm.generate(prompt, GREEDY)[0].token_ids) for prompt in prompts] == expected
+
+
+@pytest.mark.parametrize("budget", [7, 64, 2048])
+def test_all_at_once_in_chunks(engine, prompts, expected, budget):
+    assert run(engine(budget), prompts) == expected
+
+
+def test_preempted(engine, prompts, expected):
+    small = engine(num_blocks=42)
+    assert run(small, prompts) == expected
+    assert small.snapshot().preemptions > 0
+
+
+async def test_streamed(engine, prompts, expected):
+    server = AsyncEngine(lambda progress: engine())
+    await server.start()
+
+    async def stream(prompt):
+        return [token async for output in await server.generate(prompt, GREEDY) for token in output.token_ids]
+
+    assert await asyncio.gather(*map(stream, prompts)) == expected
+    stats = server.stats()
+    assert (stats.running, stats.waiting, stats.free_blocks) == (0, 0, stats.total_blocks)
