@@ -7,6 +7,7 @@ from typing import Any
 
 import importlib_metadata
 import msgspec
+from pydantic import BaseModel
 
 from corelm.contracts.model import ResolvedModel
 from corelm.errors import ConfigurationError, ModelLoadError, PluginError, StartupError
@@ -71,6 +72,8 @@ class PluginHost:
         logger.warning("%s is not loaded: %s", record, failure)
 
     def _check_conflicts(self, plugin: LoadedPlugin, record: PluginRecord) -> None:
+        if self._manager.is_registered(plugin.module):
+            raise BrokenPluginError("another plugin name stands for the same module")
         for registration in plugin.registrations:
             key = (registration.kind, registration.name)
             other = self.registrations[registration.kind].get(registration.name)
@@ -79,6 +82,11 @@ class PluginHost:
                 self._conflicts[key] = conflict
                 raise BrokenPluginError(conflict)
         self._variables.claim(plugin.registrations)
+
+    def settings_models(self) -> dict[str, type[BaseModel]]:
+        """The settings model of every registration that has one, by the registration's name."""
+        offered = (registration for kind in KINDS for registration in self.registrations[kind].values())
+        return {offer.name: offer.settings for offer in offered if offer.settings is not None}
 
     def select(self, kind: Kind, name: str) -> Registration:
         """The registration that the user asked for. Raises `PluginError` if there is none, or more than one.

@@ -21,7 +21,10 @@ class VariableOwners:
             if registration.settings is None or models.get(registration.name) is registration.settings:
                 continue
             owner = f"{registration.kind} {registration.name!r}"
-            for key in [registration.name, *(f"{registration.name}_{field}" for field in registration.settings.model_fields)]:
+            for key in [
+                registration.name,
+                *(f"{registration.name}_{field}" for field in registration.settings.model_fields),
+            ]:
                 if key in owners:
                     raise BrokenPluginError(f"setting {key!r} of {owner} is already a setting of {owners[key]}")
                 owners[key] = owner

@@ -6,6 +6,8 @@ from typing import Literal
 from pydantic import BaseModel, Field, PositiveFloat, PositiveInt, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from corelm.errors import ConfigurationError
+
 PREFIX = "CORELM_"
 
 
@@ -32,7 +34,11 @@ class Bootstrap(BaseSettings):
 
     @classmethod
     def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, **_: PydanticBaseSettingsSource
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        *_: PydanticBaseSettingsSource,
+        **__: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Only the given values: `corelm.settings.load` reads the sources, to know where each value came from."""
         return (init_settings,)
@@ -72,12 +78,14 @@ class Settings(Bootstrap):
     )
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
+    _unset: dict[str, list[str]] = PrivateAttr(default_factory=dict)
 
     def plugin(self, name: str) -> BaseModel | None:
         """The settings of the registration called `name`; None if it has none.
 
-        Raises `ConfigurationError` if it has a setting without default that was not given.
+        Raises `ConfigurationError` if one that has no default was not given: until it is selected, that is allowed.
         """
-        from corelm.settings.load import plugin_settings
-
-        return plugin_settings(self, name)
+        if name in self._unset:
+            raise ConfigurationError("\n".join(self._unset[name]))
+        settings: BaseModel | None = None if name in Settings.model_fields else getattr(self, name, None)
+        return settings

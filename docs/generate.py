@@ -1,0 +1,122 @@
+"""Writes the reference pages from the code: docs/settings.md and docs/hooks.md.
+
+``python docs/generate.py`` writes them; ``--check`` only shows how they differ, and exits 1 if they do.
+"""
+
+import difflib
+import inspect
+import re
+import sys
+import textwrap
+import tomllib
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from corelm import hookspecs
+from corelm.plugins import PluginHost
+from corelm.settings import SettingField, compose, fields_of
+
+DOCS = Path(__file__).parent
+NOTE = "<!-- Written by docs/generate.py; do not edit. -->"
+SETTINGS_INTRO = """\
+A flag wins over an environment variable, a variable over the settings file, the file over the default. The file is
+`corelm.toml` in the working directory, or what `--config` or `CORELM_CONFIG` names. `corelm config` shows every
+effective value and where it comes from.
+
+Lists are written with commas (`a,b`) or as JSON (`["a", "b"]`) in flags and variables. An empty variable counts as
+not set. A `CORELM_*` variable, flag or key that does not exist is an error, so that a typing error is noticed;
+variables that an orchestrator sets for a service named `corelm`, and those of plugins that are not loaded, are logged
+and ignored.
+"""
+HOOKS_INTRO = """\
+A plugin is a module with some of these functions, marked with `corelm.api.hookimpl` and named by an entry point:
+
+```toml
+[project.entry-points.corelm]
+my_policy = "my_policy"
+```
+
+It may declare which versions of the contract it works with, at least the first and below the second:
+`corelm_api = ((0, 1), (0, 2))`. A plugin that cannot be imported, declares another version, has an unknown hook or
+registers a name or a setting that is taken is not loaded: that is logged with its version and the cause, and fatal
+only if what it provides was selected. `corelm plugins` lists what was loaded and what was not.
+"""
+
+
+def first_party() -> list[str]:
+    """Entry-point names of the plugins in this repository."""
+    projects = [tomllib.loads(path.read_text()) for path in sorted(DOCS.parent.glob("plugins/*/pyproject.toml"))]
+    return [name for project in projects for name in project["project"].get("entry-points", {}).get("corelm", {})]
+
+
+def settings_page() -> str:
+    host = PluginHost.load(allow=first_party())
+    broken = [f"{plugin}: {plugin.failure}" for plugin in host.plugins if plugin.failure]
+    if broken:
+        raise SystemExit(f"cannot document plugins that do not load: {'; '.join(broken)}")
+    parts = [f"# Settings\n\n{NOTE}\n\n{SETTINGS_INTRO}"]
+    for group, fields in groupby(fields_of(compose(host.settings_models())), key=lambda field: field.group):
+        title = f"`{group}`" if group else "Core"
+        parts.append(f"## {title}\n\n{_table(list(fields))}")
+    return "\n".join(parts)
+
+
+def _table(fields: list[SettingField]) -> str:
+    rows = ["| Flag | Variable | File key | Type | Default | Meaning |", "|---|---|---|---|---|---|"]
+    for field in fields:
+        required = field.info.is_required()
+        default = "required" if required else "" if field.default is None else f"`{_toml(field.default)}`"
+        key = "" if field.key == "config" else f"`{field.key}`"
+        cells = [f"`{field.flag}`", f"`{field.variable}`", key, field.type_name, default]
+        rows.append(
+            " | ".join(cell.replace("|", "\\|") for cell in ["", *cells, field.info.description or "", ""]).strip()
+        )
+    return "\n".join(rows) + "\n"
+
+
+def _toml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
+
+
+def hooks_page() -> str:
+    hooks = [item for item in vars(hookspecs).values() if hasattr(item, "corelm_spec")]
+    callback = hookspecs.Register
+    parts = [f"# Hooks\n\n{NOTE}\n\n{HOOKS_INTRO}"]
+    parts += [f"## `{hook.__name__}`\n\n{_signature(hook)}\n\n{inspect.getdoc(hook)}\n" for hook in hooks]
+    parts.append(f"## The callback `register`\n\n{_signature(callback.__call__)}\n\n{inspect.getdoc(callback)}\n")
+    return "\n".join(parts)
+
+
+def _signature(function: Callable[..., Any]) -> str:
+    """The signature as it is written in the source."""
+    source = textwrap.dedent(inspect.getsource(function))
+    found = re.search(r"def .*?\) -> [^:]+", source, re.DOTALL)
+    assert found, f"{function.__name__} has no annotated signature"
+    text = found.group().replace("def __call__(\n    self,", "def register(")
+    return f"```python\n{text}\n```"
+
+
+PAGES: dict[str, Callable[[], str]] = {"settings.md": settings_page, "hooks.md": hooks_page}
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages, or with ``--check`` print how the files differ from them."""
+    stale = False
+    for name, write in PAGES.items():
+        path, fresh = DOCS / name, write()
+        if "--check" not in arguments:
+            path.write_text(fresh, encoding="utf-8")
+            continue
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        diff = list(difflib.unified_diff(old.splitlines(True), fresh.splitlines(True), f"docs/{name}", "generated"))
+        sys.stdout.writelines(diff)
+        stale = stale or bool(diff)
+    if stale:
+        sys.stderr.write("the reference pages are stale; run: python docs/generate.py\n")
+    return int(stale)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,16 @@
+"""Registers the executor "cpu"."""
+
+from corelm.api import Executor, ExecutorContext, Register, hookimpl
+from corelm_cpu.settings import CpuSettings
+
+
+def create(context: ExecutorContext) -> Executor:
+    """Make a CPU executor. Imports torch, so it takes seconds."""
+    from corelm_cpu.executor import CpuExecutor
+
+    return CpuExecutor(context)
+
+
+@hookimpl
+def corelm_register_executors(register: Register[ExecutorContext, Executor]) -> None:
+    register("cpu", create, settings=CpuSettings, summary="Runs Llama-family models on CPUs, in bfloat16 or float32.")

@@ -1,0 +1,90 @@
+"""The endpoints."""
+
+import asyncio
+from typing import Any, TypeVar
+
+import msgspec
+from litestar import Request, get, post
+from litestar.datastructures import State
+from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
+from litestar.response.base import ASGIResponse
+from litestar.types import ASGIApp
+
+from corelm.api import EngineClient, EngineDeadError, EngineStoppedError
+from corelm_openai import chat, completions
+from corelm_openai.auth import OPEN
+from corelm_openai.choices import Choices
+from corelm_openai.disconnect import until_disconnect
+from corelm_openai.events import EventStream
+from corelm_openai.models import find_model, list_models
+from corelm_openai.replies import Reply
+from corelm_openai.requests import decode
+from corelm_openai.settings import OpenAISettings
+
+Body = TypeVar("Body", completions.CompletionBody, chat.ChatBody)
+
+
+def make_routes(engine: EngineClient, settings: OpenAISettings, stop: asyncio.Event) -> list[HTTPRouteHandler]:
+    """Every route. Each asks for an API key, if there are any, unless it is marked as open."""
+
+    @get("/health", opt={OPEN: True})
+    async def health() -> ASGIApp:
+        _refuse_when_stopping(stop)
+        try:
+            await engine.check_health()
+        except EngineDeadError as error:
+            raise EngineStoppedError("The engine has failed; the server's log says why.") from error
+        return _json({"status": engine.status})
+
+    @get("/v1/models")
+    async def models() -> ASGIApp:
+        return _json(list_models(engine.model))
+
+    @get("/v1/models/{name:path}")
+    async def model(request: Request[Any, Any, State]) -> ASGIApp:
+        return _json(find_model(engine.model, request.path_params["name"].removeprefix("/")))
+
+    @post("/v1/completions", status_code=200)
+    async def create_completion(request: Request[Any, Any, State]) -> ASGIApp:
+        return await generate(request, completions.body_decoder, completions.CompletionReply)
+
+    @post("/v1/chat/completions", status_code=200)
+    async def create_chat_completion(request: Request[Any, Any, State]) -> ASGIApp:
+        return await generate(request, chat.body_decoder, chat.ChatReply)
+
+    async def generate(
+        request: Request[Any, Any, State], decoder: msgspec.json.Decoder[Body], reply_type: type[Reply]
+    ) -> ASGIApp:
+        body = decode(await _read_body(request, settings.io_timeout_s), decoder)
+        _refuse_when_stopping(stop)
+        await engine.check_health()
+        find_model(engine.model, body.model)
+        job = body.job(settings)
+        reply = reply_type(body.model, choices_per_prompt=len(job.params), include_usage=body.include_usage)
+        choices = Choices(engine, job, reply.id)
+        if body.stream:
+            return EventStream(choices, reply)
+        try:
+            return _json(reply.body(await until_disconnect(request.receive, choices.results())))
+        finally:
+            choices.close()
+
+    return [health, models, model, create_completion, create_chat_completion]
+
+
+def _refuse_when_stopping(stop: asyncio.Event) -> None:
+    if stop.is_set():
+        raise EngineStoppedError("The server is shutting down.")
+
+
+async def _read_body(request: Request[Any, Any, State], timeout_s: float) -> bytes:
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await request.body()
+    except TimeoutError:
+        raise HTTPException("The request's body did not arrive in time.", status_code=408) from None
+
+
+def _json(data: Any) -> ASGIResponse:
+    return ASGIResponse(body=msgspec.json.encode(data), media_type="application/json")

@@ -1,0 +1,118 @@
+"""Listening and running uvicorn inside the engine's event loop."""
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Iterator
+from typing import Any, cast
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from corelm.api import StartupError
+from corelm_openai.settings import OpenAISettings
+
+BACKLOG = 2048
+LINGER_S = 2.0
+"""At the end, how long a client may take to read a reply that is already written."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open the listening socket; clients can connect from now on. Raises `StartupError`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except socket.gaierror as error:
+        raise StartupError(f"{host} is not an address of this machine; choose another with --openai.host") from error
+    except OSError as error:
+        raise StartupError(_remedy(host, port, error)) from error
+
+
+def _remedy(host: str, port: int, error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"port {port} on {host} is in use; choose another with --openai.port"
+        case errno.EACCES:
+            return f"port {port} on {host} is not allowed for this user; choose one above 1023 with --openai.port"
+        case errno.EADDRNOTAVAIL:
+            return f"{host} is not an address of this machine; choose another with --openai.host"
+    return f"cannot listen on port {port} of {host} ({error.strerror}); see --openai.host and --openai.port"
+
+
+def url_of(sock: socket.socket) -> str:
+    """The address of a listening socket as a URL."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def run(app: Any, sock: socket.socket, settings: OpenAISettings, stop: asyncio.Event) -> None:
+    """Serve an ASGI app on `sock` until `stop` is set; then refuse connections and wait for running replies."""
+    protocol = type("Protocol", (_Protocol,), {"stall_timeout": settings.io_timeout_s})
+    config = uvicorn.Config(
+        app,
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=settings.keep_alive_s,
+    )
+    await _Server(config, stop).serve(sockets=[sock])
+
+
+class _Protocol(HttpToolsProtocol):
+    """Cuts a client that does not read, instead of keeping its reply for ever."""
+
+    stall_timeout: float
+    _stalled: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stalled = self.loop.call_later(self.stall_timeout, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._forget_stall()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._forget_stall()
+
+    def _forget_stall(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+
+class _Server(uvicorn.Server):
+    """uvicorn as a guest: signals and the end of serving are the host's business."""
+
+    def __init__(self, config: uvicorn.Config, stop: asyncio.Event) -> None:
+        super().__init__(config)
+        self._stop = stop
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def on_tick(self, counter: int) -> bool:
+        return await super().on_tick(counter) or self._stop.is_set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        cutting = asyncio.create_task(self._cut_lingering())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            cutting.cancel()
+
+    async def _cut_lingering(self) -> None:
+        """Cut the connections that are left when every reply is written, so that shutting down ends."""
+        while self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks)
+        await asyncio.sleep(LINGER_S)
+        for connection in self.server_state.connections:
+            cast("_Protocol", connection).transport.abort()

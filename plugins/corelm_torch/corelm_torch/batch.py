@@ -1,0 +1,129 @@
+"""From a plan, a delta, to the flattened arrays of one step."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from corelm.api import SequenceSlice, SequenceStart, StepPlan
+from corelm_torch.sampler import SamplingRows
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """One step's S slices and their M tokens, flattened in the plan's order."""
+
+    token_ids: Ints
+    """[M]"""
+    positions: Ints
+    """[M]"""
+    slots: Ints
+    """[M]: where the token's keys and values go, block id * block_size + offset."""
+    starts: Ints
+    """[S]: first position of each slice."""
+    lengths: Ints
+    """[S]: tokens of each slice."""
+    block_tables: Ints
+    """[S, blocks of the longest context]; past a sequence's own blocks stands the padding block."""
+    fresh_blocks: Ints
+    """Blocks that hold nothing yet that a sequence may read."""
+    table_rows: Ints
+    """[S]: the row of each slice's sequence in the table that made the batch."""
+    sampled: Ints
+    """[R]: the slices whose next token is to be sampled."""
+    sampling: SamplingRows
+    """How to sample, for each of `sampled`."""
+
+    @property
+    def ends(self) -> Ints:
+        """[S]: length of each sequence's context after the step."""
+        return self.starts + self.lengths
+
+    @property
+    def offsets(self) -> Ints:
+        """[S]: row of each slice's first token in the flattened arrays."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    @property
+    def last_rows(self) -> Ints:
+        """[R]: row of the last token of each slice in `sampled`."""
+        return (self.offsets + self.lengths - 1)[self.sampled]
+
+
+class SequenceTable:
+    """Every sequence the executor holds, a row each: tokens, block table and sampling parameters."""
+
+    def __init__(self, *, rows: int, max_model_len: int, block_size: int, padding_block: int) -> None:
+        self._block_size = block_size
+        self._padding_block = padding_block
+        self._row_of: dict[int, int] = {}
+        self._free = list(range(rows))[::-1]
+        # Large, but the system commits only the pages that are written.
+        self._tokens = np.zeros((rows, max_model_len + 1), np.int32)
+        self._blocks = np.zeros((rows, -(-max_model_len // block_size)), np.int32)
+        self._num_blocks = np.zeros(rows, np.int64)
+        self._prompt_lens = np.zeros(rows, np.int64)
+        self._sampling = SamplingRows.zeros(rows)
+
+    def apply(self, plan: StepPlan) -> Batch:
+        """Bring the table up to date with `plan` and build its batch."""
+        for seq_id in plan.released:
+            row = self._row_of.pop(seq_id, None)
+            if row is not None:
+                self._free.append(row)
+        for start in plan.started:
+            self._add(start)
+        fresh = [block for piece in plan.slices for block in self._extend(piece)]
+        return self._build(plan.slices, np.array(fresh, np.int64))
+
+    def append(self, batch: Batch, token_ids: Ints) -> None:
+        """Append the sampled `token_ids`, one for each of ``batch.sampled``, to their sequences."""
+        self._tokens[batch.table_rows[batch.sampled], batch.ends[batch.sampled]] = token_ids
+
+    def _add(self, start: SequenceStart) -> None:
+        row = self._free.pop()
+        self._row_of[start.seq_id] = row
+        self._tokens[row, : len(start.token_ids)] = start.token_ids
+        self._num_blocks[row] = 0
+        self._prompt_lens[row] = start.prompt_len
+        self._sampling.set(row, start.sampling)
+
+    def _extend(self, piece: SequenceSlice) -> tuple[int, ...]:
+        """Append the slice's blocks; return those without positions that were computed before."""
+        row = self._row_of[piece.seq_id]
+        held = int(self._num_blocks[row])
+        self._blocks[row, held : held + len(piece.new_block_ids)] = piece.new_block_ids
+        self._num_blocks[row] = held + len(piece.new_block_ids)
+        computed = -(-piece.start // self._block_size)
+        return piece.new_block_ids[max(computed - held, 0) :]
+
+    def _build(self, slices: tuple[SequenceSlice, ...], fresh_blocks: Ints) -> Batch:
+        rows = np.array([self._row_of[piece.seq_id] for piece in slices], np.int64)
+        starts = np.array([piece.start for piece in slices], np.int64)
+        lengths = np.array([piece.num_tokens for piece in slices], np.int64)
+        sampled = np.flatnonzero(np.array([piece.sample for piece in slices], np.bool_))
+        offsets = np.cumsum(lengths) - lengths
+        positions = np.arange(lengths.sum()) + np.repeat(starts - offsets, lengths)
+        row_of_token = np.repeat(rows, lengths)
+        blocks = self._blocks[row_of_token, positions // self._block_size].astype(np.int64)
+        sampled_rows = rows[sampled]
+        output_lens = (starts + lengths)[sampled] - self._prompt_lens[sampled_rows]
+        return Batch(
+            token_ids=self._tokens[row_of_token, positions].astype(np.int64),
+            positions=positions,
+            slots=blocks * self._block_size + positions % self._block_size,
+            starts=starts,
+            lengths=lengths,
+            block_tables=self._tables(rows, starts + lengths),
+            fresh_blocks=fresh_blocks,
+            table_rows=rows,
+            sampled=sampled,
+            sampling=self._sampling.take(sampled_rows, output_lens),
+        )
+
+    def _tables(self, rows: Ints, ends: Ints) -> Ints:
+        width = -(-int(ends.max(initial=0)) // self._block_size)
+        own = np.arange(width) < self._num_blocks[rows, None]
+        return np.where(own, self._blocks[rows, :width], self._padding_block).astype(np.int64)

@@ -1,0 +1,5 @@
+"""Model definitions over flattened batches and paged KV caches."""
+
+from corelm_torch.models.llama import LlamaModel
+
+__all__ = ["LlamaModel"]

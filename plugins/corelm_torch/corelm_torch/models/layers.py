@@ -1,0 +1,47 @@
+"""The building blocks of decoders. Parameters are uninitialised: they come from a checkpoint."""
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import nn
+
+from corelm_torch.ops import Ops
+
+
+def parameter(*shape: int, dtype: torch.dtype) -> nn.Parameter:
+    """An uninitialised parameter for inference."""
+    return nn.Parameter(torch.empty(*shape, dtype=dtype), requires_grad=False)
+
+
+class Linear(nn.Module):
+    """A linear layer, computed by the executor."""
+
+    def __init__(self, inputs: int, outputs: int, *, bias: bool, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.weight = parameter(outputs, inputs, dtype=dtype)
+        self.bias = parameter(outputs, dtype=dtype) if bias else None
+
+    def forward(self, x: torch.Tensor, ops: Ops) -> torch.Tensor:
+        return ops.linear(x, self.weight, self.bias)
+
+
+class Embedding(nn.Module):
+    """A table of vectors, one for each token id."""
+
+    def __init__(self, rows: int, width: int, *, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.weight = parameter(rows, width, dtype=dtype)
+
+    def forward(self, token_ids: torch.Tensor) -> torch.Tensor:
+        return self.weight.index_select(0, token_ids)
+
+
+class RMSNorm(nn.Module):
+    """Root mean square normalisation over the last dimension (arXiv:1910.07467)."""
+
+    def __init__(self, width: int, eps: float, *, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.weight = parameter(width, dtype=dtype)
+        self.eps = eps
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)

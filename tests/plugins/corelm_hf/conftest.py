@@ -1,0 +1,55 @@
+"""Tiny tokenizers made on the spot, and the demo model's, ours and transformers'."""
+
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from corelm_hf.resolve import resolve_model
+from corelm_hf.tokenizer import HfTokenizer
+from hf_tiny import load
+from tokenizers import Tokenizer
+
+MakeDir = Callable[..., Path]
+
+
+@pytest.fixture
+def make_dir(tmp_path: Path) -> MakeDir:
+    """Writes a tokenizer directory; keyword arguments are JSON files by their stem."""
+
+    def make(backend: Tokenizer | None = None, jinja: str | None = None, **files: object) -> Path:
+        path = tmp_path / "model"
+        path.mkdir(exist_ok=True)
+        if backend is not None:
+            backend.save(str(path / "tokenizer.json"))
+        if jinja is not None:
+            (path / "chat_template.jinja").write_text(jinja, encoding="utf-8")
+        for stem, content in files.items():
+            (path / f"{stem}.json").write_text(json.dumps(content))
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def demo() -> HfTokenizer:
+    model = resolve_model("demo")
+    assert model is not None
+    return load(model.path)
+
+
+@pytest.fixture(scope="session")
+def reference():
+    """transformers' tokenizer for the demo model."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers import AutoTokenizer
+
+        model = resolve_model("demo")
+        assert model is not None
+        return AutoTokenizer.from_pretrained(model.path.parent, gguf_file=model.path.name)

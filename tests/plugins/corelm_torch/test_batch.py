@@ -1,0 +1,127 @@
+"""Plans become flattened arrays."""
+
+import numpy as np
+import pytest
+from corelm_torch.batch import SequenceTable
+
+from corelm.api import SamplingParams, SequenceSlice, SequenceStart, StepPlan
+
+PADDING = 99
+
+
+@pytest.fixture
+def table():
+    return SequenceTable(rows=3, max_model_len=40, block_size=4, padding_block=PADDING)
+
+
+def start(seq_id, token_ids, prompt_len=None, **sampling):
+    params = SamplingParams(**{"seed": 5} | sampling)
+    return SequenceStart(seq_id=seq_id, token_ids=token_ids, prompt_len=prompt_len or len(token_ids), sampling=params)
+
+
+def piece(seq_id, first, count, *blocks, sample=True):
+    return SequenceSlice(seq_id=seq_id, start=first, num_tokens=count, new_block_ids=blocks, sample=sample)
+
+
+def plan(*slices, started=(), released=()):
+    return StepPlan(step_id=0, slices=slices, started=tuple(started), released=tuple(released))
+
+
+def test_a_mixed_step(table):
+    table.apply(plan(piece(1, 0, 5, 8, 3), started=[start(1, [10, 11, 12, 13, 14])]))
+    batch = table.apply(
+        plan(
+            piece(2, 0, 6, 20, 7, sample=False),
+            piece(1, 4, 1),
+            started=[start(2, list(range(50, 59))), start(3, [1])],
+        )
+    )
+    assert batch.token_ids.tolist() == [50, 51, 52, 53, 54, 55, 14]
+    assert batch.positions.tolist() == [0, 1, 2, 3, 4, 5, 4]
+    assert batch.slots.tolist() == [80, 81, 82, 83, 28, 29, 12]
+    assert batch.starts.tolist() == [0, 4]
+    assert batch.ends.tolist() == [6, 5]
+    assert batch.block_tables.tolist() == [[20, 7], [8, 3]]
+    assert batch.sampled.tolist() == [1]
+    assert batch.last_rows.tolist() == [6]
+    assert batch.fresh_blocks.tolist() == [20, 7]
+
+
+def test_sampled_tokens_are_appended(table):
+    batch = table.apply(plan(piece(1, 0, 2, 0), piece(2, 0, 1, 1), started=[start(1, [5, 6]), start(2, [7])]))
+    table.append(batch, np.array([70, 80]))
+    batch = table.apply(plan(piece(2, 1, 1), piece(1, 2, 1)))
+    assert batch.token_ids.tolist() == [80, 70]
+    assert batch.sampling.index.tolist() == [1, 1]
+
+
+def test_chunks_of_a_prompt(table):
+    tokens = list(range(30))
+    seen, blocks = [], iter(range(10))
+    for first in range(0, 30, 7):
+        count = min(7, 30 - first)
+        needed = [next(blocks) for _ in range(-(-(first + count) // 4) - -(-first // 4))]
+        batch = table.apply(
+            plan(piece(1, first, count, *needed, sample=False), started=[] if first else [start(1, tokens)])
+        )
+        seen += zip(batch.token_ids.tolist(), batch.slots.tolist(), strict=True)
+    assert seen == [(token, token) for token in tokens]
+
+
+def test_shorter_block_tables_are_padded(table):
+    batch = table.apply(
+        plan(piece(1, 0, 9, 0, 1, 2), piece(2, 0, 1, 5), started=[start(1, [0] * 9), start(2, [1])])
+    )
+    assert batch.block_tables.tolist() == [[0, 1, 2], [5, PADDING, PADDING]]
+
+
+def test_released_rows_are_reused_and_forgotten(table):
+    table.apply(plan(piece(1, 0, 12, 0, 1, 2), started=[start(1, list(range(12)), temperature=0.0)]))
+    for seq_id in range(2, 20):
+        batch = table.apply(
+            plan(
+                piece(seq_id, 0, 2, 30),
+                started=[start(seq_id, [seq_id, 0], temperature=0.5)],
+                released=[seq_id - 1, 12345],
+            )
+        )
+        assert batch.token_ids.tolist() == [seq_id, 0]
+        assert batch.block_tables.tolist() == [[30]]
+        assert batch.sampling.temperature.tolist() == [0.5]
+
+
+def test_a_sequence_that_comes_back_counts_its_output(table):
+    batch = table.apply(plan(piece(9, 0, 7, 1, 2), started=[start(9, [1, 2, 3, 4, 5, 6, 7], prompt_len=3)]))
+    assert batch.sampling.index.tolist() == [4]
+
+
+def test_blocks_that_hold_a_computed_prefix_are_not_fresh(table):
+    batch = table.apply(plan(piece(1, 8, 4, 4, 5, 6, 7), started=[start(1, list(range(12)))]))
+    assert batch.fresh_blocks.tolist() == [6, 7]
+    batch = table.apply(plan(piece(2, 6, 4, 8, 9, 10), started=[start(2, list(range(12)))]))
+    assert batch.fresh_blocks.tolist() == [10]
+
+
+def test_no_slices(table):
+    batch = table.apply(plan(started=[start(1, [1, 2])]))
+    assert batch.token_ids.size == batch.sampled.size == batch.last_rows.size == 0
+
+
+def test_sampling_parameters(table):
+    sequences = [
+        start(1, [1], temperature=0.7, top_k=5, top_p=0.9, min_p=0.1, seed=-1),
+        start(2, [1], top_k=-1),
+        start(3, [1], temperature=1e-9),
+    ]
+    rows = table.apply(plan(*(piece(seq_id, 0, 1, seq_id) for seq_id in (3, 1, 2)), started=sequences)).sampling
+    assert rows.temperature.tolist() == pytest.approx([0.0, 0.7, 1.0])
+    assert rows.top_k.tolist() == [0, 5, 0]
+    assert rows.top_p.tolist() == [1.0, 0.9, 1.0]
+    assert rows.min_p.tolist() == [0.0, 0.1, 0.0]
+    assert rows.seed.tolist() == [5, 2**64 - 1, 5]
+
+
+def test_the_longest_sequence_fits(table):
+    batch = table.apply(plan(piece(1, 0, 40, *range(10)), started=[start(1, list(range(40)))]))
+    table.append(batch, np.array([3]))
+    assert batch.slots.tolist() == list(range(40))

@@ -1,0 +1,140 @@
+"""Model definitions by themselves; what they compute is tested with the executors."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from corelm_torch.config import ModelConfig, RopeScaling
+from corelm_torch.models import LlamaModel
+from corelm_torch.rope import inverse_frequencies, rope_table, rotate
+
+CONFIG = ModelConfig(
+    architecture="llama",
+    vocab_size=50,
+    hidden_size=24,
+    intermediate_size=40,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=8,
+    rms_norm_eps=1e-5,
+    rope_theta=10000.0,
+    rope_scaling=None,
+    rope_dim=8,
+    max_position_embeddings=64,
+    tie_word_embeddings=False,
+    attention_bias=False,
+    attention_out_bias=False,
+    mlp_bias=False,
+    qk_norm=False,
+    sliding_window=None,
+    layer_windows=(None, None),
+    dtype=None,
+)
+
+
+class DenseOps:
+    """One sequence from its beginning, nothing cached: the plainest executor there is."""
+
+    def linear(self, x, weight, bias):
+        return torch.nn.functional.linear(x, weight, bias)
+
+    def silu_and_mul(self, gate, up):
+        return torch.nn.functional.silu(gate) * up
+
+    def attention(self, layer, q, k, v):
+        shared = q.shape[1] // k.shape[1]
+        q, k, v = (x.transpose(0, 1) for x in (q, k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)))
+        output = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return output.transpose(0, 1).flatten(1)
+
+
+def test_a_model_runs_on_any_ops():
+    torch.manual_seed(0)
+    model = LlamaModel(CONFIG, dtype=torch.float32)
+    model.materialise(max_model_len=16, device=torch.device("cpu"))
+    for parameter in model.parameters():
+        parameter.normal_()
+    tokens, positions = torch.arange(10), torch.arange(10)
+    with torch.inference_mode():
+        every = model.logits(model(tokens, positions, positions, DenseOps()), DenseOps())
+        last = model.logits(model(tokens, positions, torch.tensor([9, 3]), DenseOps()), DenseOps())
+    assert every.shape == (10, 50)
+    torch.testing.assert_close(last, every[[9, 3]])
+
+
+def test_making_a_model_allocates_nothing():
+    model = LlamaModel(CONFIG, dtype=torch.bfloat16)
+    assert {(weight.device.type, weight.dtype) for weight in model.parameters()} == {("meta", torch.bfloat16)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "present", "absent"),
+    [
+        ({}, {"lm_head.weight"}, {"model.layers.0.self_attn.q_proj.bias"}),
+        ({"tie_word_embeddings": True}, set(), {"lm_head.weight"}),
+        ({"attention_bias": True}, {"model.layers.1.self_attn.v_proj.bias"}, {"model.layers.1.self_attn.o_proj.bias"}),
+        ({"attention_out_bias": True}, {"model.layers.1.self_attn.o_proj.bias"}, set()),
+        ({"mlp_bias": True}, {"model.layers.0.mlp.down_proj.bias"}, set()),
+        ({"qk_norm": True}, {"model.layers.0.self_attn.q_norm.weight"}, set()),
+    ],
+)
+def test_parameters_carry_the_names_of_checkpoints(changes, present, absent):
+    names = {name for name, _ in LlamaModel(dataclasses.replace(CONFIG, **changes), dtype=torch.float32).named_parameters()}
+    assert names >= present | {"model.embed_tokens.weight", "model.layers.1.post_attention_layernorm.weight"}
+    assert not names & absent
+
+
+def test_rotation_keeps_lengths_and_depends_on_distance_only():
+    cos, sin = (table.unsqueeze(1) for table in rope_table(CONFIG, 32))
+    x, y = torch.randn(2, 1, 1, 8)
+    rotated = {position: rotate(x, cos[position : position + 1], sin[position : position + 1]) for position in (0, 3, 20)}
+    other = {position: rotate(y, cos[position : position + 1], sin[position : position + 1]) for position in (5, 8, 25)}
+    torch.testing.assert_close(rotated[0], x)
+    torch.testing.assert_close(rotated[20].norm(), x.norm())
+    products = [(rotated[a] * other[b]).sum() for a, b in ((0, 5), (3, 8), (20, 25))]
+    torch.testing.assert_close(products[1:], products[:1] * 2)
+
+
+def test_partial_rotation_leaves_the_other_dimensions():
+    config = dataclasses.replace(CONFIG, rope_dim=4)
+    cos, sin = (table.unsqueeze(1) for table in rope_table(config, 8))
+    x = torch.randn(8, 2, 8)
+    rotated = rotate(x, cos, sin)
+    assert torch.equal(rotated[..., 4:], x[..., 4:])
+    assert not torch.equal(rotated[1:, :, :4], x[1:, :, :4])
+
+
+def scaled(**scaling) -> torch.Tensor:
+    config = dataclasses.replace(CONFIG, rope_dim=64, head_dim=64, rope_scaling=RopeScaling(**scaling))
+    return inverse_frequencies(config)
+
+
+PLAIN = inverse_frequencies(dataclasses.replace(CONFIG, rope_dim=64, head_dim=64))
+
+
+def test_linear_scaling():
+    torch.testing.assert_close(scaled(kind="linear", factor=4.0), PLAIN / 4)
+
+
+def test_scaling_by_given_factors():
+    factors = tuple(1.0 + index for index in range(32))
+    torch.testing.assert_close(scaled(kind="factors", factors=factors), PLAIN / torch.tensor(factors))
+
+
+@pytest.mark.parametrize("kind", ["llama3", "yarn"])
+def test_short_wavelengths_are_kept_and_long_ones_stretched(kind):
+    stretched = PLAIN / scaled(
+        kind=kind, factor=8.0, original_max_position_embeddings=128, low_freq_factor=1.0, high_freq_factor=16.0
+    )
+    turns = 128 * PLAIN / (2 * math.pi)
+    torch.testing.assert_close(stretched[:1], torch.ones(1))
+    torch.testing.assert_close(stretched[turns < 0.5], torch.full((int((turns < 0.5).sum()),), 8.0))
+    assert (stretched.diff() > -1e-5).all()
+
+
+def test_the_attention_factor_scales_cos_and_sin():
+    scaling = RopeScaling(kind="yarn", factor=2.0, original_max_position_embeddings=32, attention_factor=1.5)
+    cos, sin = rope_table(dataclasses.replace(CONFIG, rope_scaling=scaling), 4)
+    torch.testing.assert_close(cos**2 + sin**2, torch.full((4, 4), 2.25))
