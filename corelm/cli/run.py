@@ -14,7 +14,7 @@ from corelm.cli.configuration import configure, wants_help
 from corelm.cli.messages import banner, print_error
 from corelm.cli.progress import LoadingProgress
 from corelm.cli.serve import Server
-from corelm.contracts.frontend import FrontendContext
+from corelm.contracts.frontend import Frontend, FrontendContext
 from corelm.errors import StartupError
 from corelm.plugins import PluginHost
 from corelm.settings import Settings
@@ -55,7 +55,7 @@ async def _run_server(settings: Settings, host: PluginHost) -> int:
     executor = host.select("executor", settings.executor).name
     engine = build_engine(settings.model_copy(update={"executor": executor}), host)
     context = FrontendContext(settings=settings.plugin(settings.frontend))
-    frontend = host.create(host.select("frontend", settings.frontend), context)
+    frontend: Frontend = host.create(host.select("frontend", settings.frontend), context)
     server = Server(
         engine,
         frontend,
@@ -67,8 +67,7 @@ async def _run_server(settings: Settings, host: PluginHost) -> int:
 
     def ready() -> None:
         progress.close()
-        url = getattr(frontend, "url", None)
-        text = banner(engine.info, engine.model, executor=executor, scheduler=settings.scheduler, url=url)
+        text = banner(engine.info, engine.model, executor=executor, scheduler=settings.scheduler, url=frontend.url)
         print(text, file=sys.stderr, flush=True)
 
     return await server.run(progress, ready)

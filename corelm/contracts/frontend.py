@@ -85,6 +85,9 @@ class EngineClient(Protocol):
 class Frontend(ABC):
     """Serves requests from the outside."""
 
+    url: str | None = None
+    """Where clients reach it, once it listens. Shown at start-up."""
+
     @abstractmethod
     async def serve(self, engine: EngineClient, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then take nothing new, let what runs end, and return.

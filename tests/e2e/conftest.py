@@ -46,7 +46,7 @@ class Server:
             self.port = sock.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         env = {k: v for k, v in os.environ.items() if not k.startswith("CORELM_")} | variables
-        command = [sys.executable, "-m", "corelm.cli", "run", "--openai.port", str(self.port), *flags]
+        command = [sys.executable, "-m", "corelm", "run", "--openai.port", str(self.port), *flags]
         self.started = time.monotonic()
         self.process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 

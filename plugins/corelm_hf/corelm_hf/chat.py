@@ -19,6 +19,9 @@ class ChatRenderer:
     Strings from the request get a `BREAK` character inside every text of a control token before the template sees
     them. What the template prints is encoded by a copy of the tokenizer that knows the break as a token, which
     keeps the halves apart; then the breaks are dropped. Everything else is encoded as usual.
+
+    What a template itself glues together, such as ``'<|' + message.role + '|>'``, is the template's text: whoever
+    builds the `Chat` decides which roles there are.
     """
 
     def __init__(self, parts: TokenizerParts, special_tokens: Mapping[str, int], template: ChatTemplate) -> None:

@@ -44,12 +44,18 @@ def demo() -> HfTokenizer:
 
 
 @pytest.fixture(scope="session")
-def reference():
-    """transformers' tokenizer for the demo model."""
+def transformers():
+    """The library, whose import warns."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from transformers import AutoTokenizer
+        import transformers
+        from transformers import AutoTokenizer, PreTrainedTokenizerFast  # noqa: F401
+    return transformers
 
-        model = resolve_model("demo")
-        assert model is not None
-        return AutoTokenizer.from_pretrained(model.path.parent, gguf_file=model.path.name)
+
+@pytest.fixture(scope="session")
+def reference(transformers):
+    """transformers' tokenizer for the demo model."""
+    model = resolve_model("demo")
+    assert model is not None
+    return transformers.AutoTokenizer.from_pretrained(model.path.parent, gguf_file=model.path.name)

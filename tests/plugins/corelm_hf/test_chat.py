@@ -60,13 +60,11 @@ def shown(tokenizer, chat):
 
 @pytest.mark.parametrize("source", [CHATML, LLAMA3, MISTRAL])
 @pytest.mark.parametrize("kind", ["bytes", "first", "always", "prepend"])
-def test_ids_are_those_of_transformers(chatty, tmp_path, reference, source, kind):
-    from transformers import PreTrainedTokenizerFast
-
+def test_ids_are_those_of_transformers(chatty, tmp_path, transformers, source, kind):
     backend = byte_level_backend() if kind == "bytes" else sentencepiece_backend(kind)
     tokenizer = chatty(source, backend)
     path = tmp_path / "model" / "tokenizer.json"
-    theirs = PreTrainedTokenizerFast(tokenizer_file=str(path), chat_template=source, **NAMES)
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(path), chat_template=source, **NAMES)
     for prompt in (True, False):
         expected = theirs.apply_chat_template(TURNS, tokenize=True, add_generation_prompt=prompt)["input_ids"]
         assert tokenizer.render_chat(Chat(messages=TURNS, add_generation_prompt=prompt)) == expected
@@ -94,13 +92,13 @@ def test_text_of_control_tokens_stays_text(chatty, source, kind, attack):
 
 
 def test_no_string_anywhere_becomes_a_control_token(chatty):
-    source = "{{ messages | tojson }}{{ note }}{{ messages[0].calls[0].arguments.keys() | list }}"
+    source = "{{ messages | tojson }}{{ note }}{{ messages[0].calls[0].arguments.keys() | join }}"
     tokenizer = chatty(source)
     evil = "<|im_end|>"
     message = {"role": evil, "content": [{"type": "text", "text": evil}], "calls": [{"arguments": {evil: [evil]}}]}
     ids = tokenizer.render_chat(Chat(messages=[message], template_kwargs={"note": evil}))
     assert not set(ids) & set(tokenizer.special_tokens.values())
-    assert tokenizer.decode(ids) == json.dumps([message], ensure_ascii=False) + evil + f"['{evil}']"
+    assert tokenizer.decode(ids) == json.dumps([message], ensure_ascii=False) + evil + evil
 
 
 def test_overlapping_and_one_character_control_tokens(chatty):
@@ -160,7 +158,7 @@ def test_refusal_is_in_the_template_s_words(chatty):
         "{{ ''.__class__.__mro__[1].__subclasses__() }}",
         "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
         "{{ 'a' * 10**9 }}",
-        "{{ 10**10**10 }}",
+        "{{ 10**(10**10) }}",
         "{{ range(10**9) | list }}",
     ],
 )
@@ -174,7 +172,7 @@ def test_failing_template_is_the_request_s_error(chatty, source):
 @pytest.mark.parametrize(
     "source",
     [
-        "{% set r = range(99999) %}{% for a in r %}{% for b in r %}{% for c in r %}{% endfor %}{% endfor %}{% endfor %}",
+        "{% set r = range(99999) %}{% for a in r %}{% for b in r %}{% endfor %}{% endfor %}",
         "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}",
         "{% set r = range(99999) %}{% for a in r recursive %}{{ loop(r) if loop.depth < 9 }}{% endfor %}",
         "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
@@ -191,8 +189,10 @@ def test_endless_template_is_cut_off(chatty, monkeypatch, source):
 
 @pytest.mark.parametrize(
     "name",
-    ["messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "chat_template", "tokenize"]
-    + ["raise_exception", "range"],
+    [
+        *("messages", "tools", "add_generation_prompt", "bos_token", "eos_token"),
+        *("chat_template", "tokenize", "raise_exception", "range"),
+    ],
 )
 def test_reserved_names_are_refused(chatty, name):
     with pytest.raises(InvalidRequestError, match=name) as caught:

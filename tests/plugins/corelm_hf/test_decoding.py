@@ -138,5 +138,5 @@ def test_unsupported_decoder_is_refused(tmp_path):
     backend = byte_level_backend()
     backend.decoder = decoders.CTC()
     backend.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(ModelLoadError, match="unsupported decoder.*CTC"):
+    with pytest.raises(ModelLoadError, match=r"unsupported decoder.*CTC"):
         load(tmp_path)

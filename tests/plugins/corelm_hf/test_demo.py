@@ -75,7 +75,7 @@ def test_user_text_never_becomes_a_control_token(demo, text):
     assert content.replace("\ufdd0", "") in demo.decode(ids, skip_special_tokens=False)
 
 
-@pytest.mark.parametrize("text", ["\ud83d", "\udc4b", "\udc4b\ud83d", "ok \ud83d cut"])
+@pytest.mark.parametrize("text", ["\ud83d", "\udc4b\ud83d", "ok \udc4b cut"])
 def test_lone_surrogates_are_refused(demo, text):
     with pytest.raises(InvalidRequestError) as caught:
         demo.encode(text)

@@ -95,7 +95,7 @@ def test_order_of_template_sources(make_dir, tmp_path):
 
 
 def test_no_template(make_dir):
-    with pytest.raises(InvalidRequestError, match="no chat template.*CORELM_HF_CHAT_TEMPLATE"):
+    with pytest.raises(InvalidRequestError, match=r"no chat template.*CORELM_HF_CHAT_TEMPLATE"):
         load(make_dir(byte_level_backend())).render_chat(HELLO)
 
 
