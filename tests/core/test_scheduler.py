@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from corelm.api import SchedulingPolicy
 from corelm.testing import FakeExecutor
 
-
 ARRIVALS = itertools.count()
 
 

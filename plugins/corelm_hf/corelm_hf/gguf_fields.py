@@ -1,14 +1,15 @@
 """Typed access to the ``tokenizer.*`` fields of a GGUF file."""
 
-from array import array
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from corelm_gguf.header import read_gguf_header
+
 from corelm.api import ModelLoadError
-from corelm_hf.gguf_metadata import read_metadata
 
 ValueT = TypeVar("ValueT")
+
+_ARRAYS = frozenset(f"tokenizer.ggml.{name}" for name in ("tokens", "token_type", "scores", "merges"))
 
 NORMAL, CONTROL, USER_DEFINED = 1, 3, 4
 """Token types (``tokenizer.ggml.token_type``)."""
@@ -19,12 +20,10 @@ class Fields:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._values: dict[str, Any] = read_metadata(path, lambda key: key.startswith("tokenizer."))
+        self._values: dict[str, Any] = read_gguf_header(path, arrays=_ARRAYS).metadata
         self.tokens = self.strings("tokenizer.ggml.tokens")
         """Texts in the order of their ids, as the file spells them."""
-        types = self._get("tokenizer.ggml.token_type", array, None)
-        self.types: Sequence[int] = types if types is not None else [NORMAL] * len(self.tokens)
-        self._check_length("tokenizer.ggml.token_type", self.types)
+        self.types: list[int] = self._numbers("tokenizer.ggml.token_type", int) or [NORMAL] * len(self.tokens)
 
     def __contains__(self, key: str) -> bool:
         return key in self._values
@@ -36,14 +35,15 @@ class Fields:
         return self._get(key, bool, default)
 
     def strings(self, key: str) -> list[str]:
-        found: list[str] = self._get(key, list, [])
+        found = self._list(key, str)
         if not found:
             raise ModelLoadError(f"{self.path} lacks {key}")
         return found
 
-    def scores(self) -> Sequence[float]:
-        found: Sequence[float] = self._get("tokenizer.ggml.scores", array, array("f"))
-        self._check_length("tokenizer.ggml.scores", found)
+    def scores(self) -> list[float]:
+        found = self._numbers("tokenizer.ggml.scores", float)
+        if not found:
+            raise ModelLoadError(f"{self.path} lacks tokenizer.ggml.scores")
         return found
 
     def token_id(self, key: str) -> int | None:
@@ -53,9 +53,18 @@ class Fields:
             raise ModelLoadError(f"{self.path}: {key} is {token}, but there are {len(self.tokens)} tokens")
         return token
 
-    def _check_length(self, key: str, values: Sequence[Any]) -> None:
-        if len(values) != len(self.tokens):
-            raise ModelLoadError(f"{self.path}: {key} has {len(values)} entries for {len(self.tokens)} tokens")
+    def _numbers(self, key: str, kind: type) -> list[Any]:
+        """One number for each token; none at all if there is no such field."""
+        found = self._list(key, kind)
+        if found and len(found) != len(self.tokens):
+            raise ModelLoadError(f"{self.path}: {key} has {len(found)} entries for {len(self.tokens)} tokens")
+        return found
+
+    def _list(self, key: str, kind: type) -> list[Any]:
+        found: list[Any] = self._get(key, list, [])
+        if found and not isinstance(found[0], kind):
+            raise ModelLoadError(f"{self.path}: {key} has an unexpected type, a list of {type(found[0]).__name__}")
+        return found
 
     def _get(self, key: str, kind: type, default: ValueT) -> Any | ValueT:
         value = self._values.get(key, default)

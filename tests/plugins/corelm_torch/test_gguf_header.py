@@ -10,8 +10,8 @@ import gguf
 import numpy as np
 import pytest
 from checkpoints import file_model, finish, gguf_string, tiny_model, write_gguf
+from corelm_gguf.header import GgufHeader, read_gguf_header
 from corelm_torch.config import load_config
-from corelm_torch.gguf_header import GgufHeader, read_gguf_header
 from corelm_torch.weights import iter_weights
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,7 +83,7 @@ def test_tensors_lie_where_the_package_says(small):
 
 
 def test_needs_no_torch():
-    code = "import sys, corelm_torch.gguf_parts; sys.exit('torch' in sys.modules)"
+    code = "import sys, corelm_gguf.parts; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 import transformers
 from checkpoints import SIZES, file_model, save, state, tiny_model, write_gguf, write_one_tensor
+from corelm_gguf.header import read_gguf_header
 from corelm_torch.config import RopeScaling, load_config
-from corelm_torch.gguf_header import read_gguf_header
 from corelm_torch.weights import iter_weights
 from corelm_torch.weights.gguf import dequantise, iter_gguf_tensors
 from gguf import GGMLQuantizationType

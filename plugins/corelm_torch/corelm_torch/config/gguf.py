@@ -5,14 +5,14 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
+from corelm_gguf.header import GgufHeader, GgufTensorInfo
+from corelm_gguf.parts import gguf_tensors, read_gguf_parts
 from gguf.constants import GGMLQuantizationType
 
 from corelm.api import ModelLoadError
 from corelm_torch.config.fields import Fields
 from corelm_torch.config.model import MAX_LAYERS, Architecture, ModelConfig, RopeScaling
 from corelm_torch.config.rope import yarn_attention_factor
-from corelm_torch.gguf_header import GgufHeader, GgufTensorInfo
-from corelm_torch.gguf_parts import gguf_tensors, read_gguf_parts
 
 _ARCHITECTURES: dict[str, Architecture] = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 ROPE_FACTORS = "rope_freqs.weight"

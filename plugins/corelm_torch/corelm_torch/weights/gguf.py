@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
+from corelm_gguf.header import GgufHeader, GgufTensorInfo
+from corelm_gguf.parts import read_gguf_parts
 from gguf.constants import GGMLQuantizationType
 from gguf.quants import dequantize
 
 from corelm.api import ModelLoadError
 from corelm_torch.config import ModelConfig
 from corelm_torch.config.gguf import ROPE_FACTORS
-from corelm_torch.gguf_header import GgufHeader, GgufTensorInfo
-from corelm_torch.gguf_parts import read_gguf_parts
 from corelm_torch.weights.weight import Weight
 
 _QUANTISED = {GGMLQuantizationType[name] for name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")}

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from corelm.api import ModelLoadError
-from corelm_torch.gguf_header import GgufHeader, GgufTensorInfo, read_gguf_header
+from corelm_gguf.header import GgufHeader, GgufTensorInfo, read_gguf_header
 
 _PART_NAME = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 _MAX_PARTS = 99_999

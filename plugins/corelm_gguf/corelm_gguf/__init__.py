@@ -1,0 +1,1 @@
+"""Strict reading of GGUF files, shared by corelm plugins."""
