@@ -22,11 +22,14 @@ def listen(host: str, port: int) -> socket.socket:
     """Open the listening socket; clients can connect from now on. Raises `StartupError`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        sock = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except socket.gaierror as error:
         raise StartupError(f"{host} is not an address of this machine; choose another with --openai.host") from error
     except OSError as error:
         raise StartupError(_remedy(host, port, error)) from error
+    # Connections inherit this. asyncio would not set it, and each token could wait 40 ms for the client's ACK.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
 
 
 def _remedy(host: str, port: int, error: OSError) -> str:

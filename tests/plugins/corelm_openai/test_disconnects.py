@@ -21,10 +21,6 @@ def body(stream=True, **values):
     }
 
 
-def endless(prompt, seed):
-    return ["word "] * 100_000
-
-
 async def test_200_dropped_streams_leave_nothing(server, engine, caplog):
     rng = random.Random(7)
     engine.say = lambda prompt, seed: ["word "] * 50
@@ -101,14 +97,14 @@ async def test_a_client_that_stops_reading_holds_up_nobody_and_loses_nothing(ser
     pieces = [f"{number} " * 500 for number in range(3000)]
     engine.say = lambda prompt, seed: pieces
     asked = body(max_tokens=len(pieces))
-    async with httpx.AsyncClient(timeout=10) as client:
-        async with client.stream("POST", f"{server.url}/v1/completions", json=asked) as slow:
-            raw = slow.aiter_raw()
-            received = await anext(raw)
-            quick = await client.post(f"{server.url}/v1/completions", json=body(False, max_tokens=1))
-            assert quick.json()["choices"][0]["text"] == pieces[0]
-            await until(lambda: not engine.live)
-            received += b"".join([chunk async for chunk in raw])
+    url = f"{server.url}/v1/completions"
+    async with httpx.AsyncClient(timeout=10) as client, client.stream("POST", url, json=asked) as slow:
+        raw = slow.aiter_raw()
+        received = await anext(raw)
+        quick = await client.post(url, json=body(False, max_tokens=1))
+        assert quick.json()["choices"][0]["text"] == pieces[0]
+        await until(lambda: not engine.live)
+        received += b"".join([chunk async for chunk in raw])
     *events, done = events_of(received.decode())
     assert done == "[DONE]"
     assert "".join(event["choices"][0]["text"] for event in events) == "".join(pieces)
@@ -117,18 +113,20 @@ async def test_a_client_that_stops_reading_holds_up_nobody_and_loses_nothing(ser
 
 async def test_a_client_that_never_reads_is_cut(engine):
     engine.say = lambda prompt, seed: ["x" * 10_000] * 5_000
-    async with RealServer(engine, OpenAISettings(port=0, io_timeout_s=0.3)) as server:
-        async with server.connect() as (reader, writer):
-            reader._limit = 0  # the client's own buffer is as full as can be: it reads nothing more
-            writer.transport.pause_reading()
-            writer.write(raw_request("/v1/completions", body(max_tokens=5_000)))
-            await until(lambda: engine.calls)
-            await until(lambda: not engine.live)
-            await until(lambda: asyncio.all_tasks() == {asyncio.current_task(), server.running})
+    settings = OpenAISettings(port=0, io_timeout_s=0.3)
+    async with RealServer(engine, settings) as server, server.connect() as (_, writer):
+        writer.transport.pause_reading()
+        writer.write(raw_request("/v1/completions", body(max_tokens=5_000)))
+        await until(lambda: engine.calls)
+        await until(lambda: not engine.live)
+        await until(lambda: asyncio.all_tasks() == {asyncio.current_task(), server.running})
 
 
 async def test_a_body_that_never_comes_is_answered(engine):
-    async with RealServer(engine, OpenAISettings(port=0, io_timeout_s=0.1)) as server, server.connect() as (reader, writer):
+    async with (
+        RealServer(engine, OpenAISettings(port=0, io_timeout_s=0.1)) as server,
+        server.connect() as (reader, writer),
+    ):
         writer.write(raw_request("/v1/completions", body())[:-5])
         assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
     assert not engine.calls
@@ -175,5 +173,7 @@ async def test_cancel_then_ask_again_with_the_same_external_id(server, engine):
                 writer.write(raw_request("/v1/completions", body(), headers=["x-request-id: same"]))
                 await writer.drain()
                 writer.transport.abort()
-            reply = await client.post(f"{server.url}/v1/completions", json=body(False), headers={"x-request-id": "same"})
+            reply = await client.post(
+                f"{server.url}/v1/completions", json=body(False), headers={"x-request-id": "same"}
+            )
             assert reply.json()["choices"][0]["text"] == "one two three " * 3
