@@ -62,7 +62,9 @@ class Settings(Bootstrap):
         None, description="Longest prompt and output together, in tokens. Without it, what the model supports."
     )
     max_num_seqs: PositiveInt = Field(64, description="Most sequences computed in one step.")
-    max_num_batched_tokens: PositiveInt = Field(2048, description="Most tokens computed in one step.")
+    max_num_batched_tokens: PositiveInt = Field(
+        512, description="Most tokens computed in one step. Fewer let streams flow while long prompts are read."
+    )
     block_size: PositiveInt = Field(16, description="Tokens per block of the KV cache.")
     kv_cache_tokens: PositiveInt | None = Field(
         None, description="Size of the KV cache in tokens. Without it, the executor's choice."

@@ -19,5 +19,6 @@ class OpenAIFrontend(Frontend):
 
     async def serve(self, engine: EngineClient, stop: asyncio.Event) -> None:
         with await asyncio.to_thread(listen, self._settings.host, self._settings.port) as sock:
-            logger.info("serving on %s/v1", url_of(sock))
+            self.url = f"{url_of(sock)}/v1"
+            logger.info("listening on %s", self.url)
             await run(create_app(engine, self._settings, stop), sock, self._settings, stop)
