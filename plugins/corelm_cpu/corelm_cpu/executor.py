@@ -10,9 +10,10 @@ from corelm_torch.weights import assign_weights, iter_weights
 from corelm.api import ExecutorContext, ExecutorInfo, Progress, SimpleExecutor, StepPlan, StepResult
 from corelm_cpu.kv_cache import KVCache
 from corelm_cpu.ops import CpuOps, FastOps, InvariantOps
+from corelm_cpu.packing import pack_linears
 from corelm_cpu.resources import available_memory, usable_cpus
 from corelm_cpu.settings import CpuSettings
-from corelm_cpu.sizing import block_bytes, choose_dtype, choose_max_model_len, choose_num_blocks, gib
+from corelm_cpu.sizing import choose_dtype, choose_max_model_len, choose_num_blocks, gib, has_bfloat16
 
 
 class CpuExecutor(SimpleExecutor):
@@ -49,6 +50,8 @@ class CpuExecutor(SimpleExecutor):
         )
         model.materialise(max_model_len=max_model_len, device=torch.device("cpu"))
         assign_weights(model, iter_weights(context.model, config), total=None, progress=progress)
+        if dtype == torch.bfloat16 and has_bfloat16():
+            pack_linears(model)
         self._model = model
         cache = KVCache(
             layers=config.num_layers,
@@ -75,7 +78,7 @@ class CpuExecutor(SimpleExecutor):
             device="cpu",
             details={
                 "threads": str(threads),
-                "KV cache": gib(num_blocks * block_bytes(config, context.block_size, dtype)),
+                "KV cache": gib(cache.num_bytes),
             },
         )
 

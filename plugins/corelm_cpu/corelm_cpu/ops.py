@@ -14,6 +14,7 @@ from corelm_torch.config import ModelConfig
 
 from corelm_cpu.attention_plan import AttentionPlan, Group, plan_attention
 from corelm_cpu.kv_cache import KVCache
+from corelm_cpu.packing import packed_linear
 
 ROWS = 8
 """Rows of a tile of a batch-invariant linear layer: what a matrix library does best at decoding batch sizes."""
@@ -88,12 +89,16 @@ class CpuOps(ABC):
 
 
 class FastOps(CpuOps):
-    """For speed."""
+    """For speed.
+
+    With rows of NaNs, matrix libraries keep their neighbours clean only if widths are multiples of 32, as they are in
+    all models but toys.
+    """
 
     invariant = False
 
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        return F.linear(x, weight, bias)
+        return packed_linear(x, weight, bias) if weight.is_mkldnn else F.linear(x, weight, bias)
 
     def silu_and_mul(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
         return F.silu(gate, inplace=True).mul_(up)

@@ -8,10 +8,16 @@ from corelm.api import ExecutorContext, ModelLoadError
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
+def has_bfloat16() -> bool:
+    """Whether the CPU has instructions for products in bfloat16."""
+    supported: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return supported
+
+
 def choose_dtype(dtype: str) -> torch.dtype:
     """The dtype to compute in. ``auto`` is bfloat16 on CPUs that have instructions for it."""
     if dtype == "auto":
-        return torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
+        return torch.bfloat16 if has_bfloat16() else torch.float32
     if dtype not in DTYPES:
         raise ModelLoadError(f"The CPU executor cannot compute in {dtype}; use auto, bfloat16 or float32.")
     return DTYPES[dtype]

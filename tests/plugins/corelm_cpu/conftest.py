@@ -13,6 +13,7 @@ import pytest
 import torch
 import transformers
 from corelm_cpu.executor import CpuExecutor
+from corelm_cpu.settings import CpuSettings
 from corelm_torch.batch import Batch
 
 from corelm.api import (
@@ -57,6 +58,7 @@ MODELS: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     "yarn rope": lambda: transformers.LlamaConfig(**SIZES, rope_parameters=YARN),
     "mistral": lambda: transformers.MistralConfig(**SIZES, sliding_window=9),
     "qwen2": lambda: transformers.Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=7, max_window_layers=1),
+    "even widths": lambda: transformers.LlamaConfig(**SIZES | {"hidden_size": 96, "intermediate_size": 128}),
     "qwen3": lambda: transformers.Qwen3Config(**SIZES),
 }
 
@@ -129,7 +131,7 @@ class Driver:
             "max_num_seqs": 40,
             "max_num_batched_tokens": 4096,
             "kv_cache_tokens": 16384,
-            "settings": None,
+            "settings": CpuSettings(threads=1),
         }
         self.executor = RecordingExecutor(ExecutorContext(model=model, **context | options))
         self.info = self.executor.load(lambda fraction, what: None)
@@ -155,9 +157,7 @@ class Driver:
         needed = -(-(start + num_tokens) // self.info.block_size) - len(held)
         new = [self.free.pop() for _ in range(needed)]
         held += new
-        return SequenceSlice(
-            seq_id=seq_id, start=start, num_tokens=num_tokens, new_block_ids=tuple(new), sample=sample
-        )
+        return SequenceSlice(seq_id=seq_id, start=start, num_tokens=num_tokens, new_block_ids=tuple(new), sample=sample)
 
     def step(
         self,

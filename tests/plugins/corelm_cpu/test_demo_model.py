@@ -24,11 +24,9 @@ def reference(demo_path):
         warnings.simplefilter("ignore")
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, gguf_file=name)
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32)
+        model.generation_config.eos_token_id = None
         prompts = [tokenizer(prompt).input_ids for prompt in PROMPTS]
-        outputs = [
-            model.generate(torch.tensor([ids]), max_new_tokens=TOKENS, min_new_tokens=TOKENS, do_sample=False)
-            for ids in prompts
-        ]
+        outputs = [model.generate(torch.tensor([ids]), max_new_tokens=TOKENS, do_sample=False) for ids in prompts]
     return prompts, [output[0, len(ids) :].tolist() for ids, output in zip(prompts, outputs, strict=True)]
 
 

@@ -103,7 +103,7 @@ def test_a_sick_sequence_fails_alone_and_leaves_nothing_behind(drive, prompt, dt
     """Token 159 has NaNs for an embedding. The blocks it touched go to a healthy sequence afterwards."""
     healthy, sick = [[token % 150 for token in prompt(length)] for length in (20, 21)]
     sick[4] = 159
-    driver = drive("one head each", dtype=dtype, kv_cache_tokens=64)
+    driver = drive("even widths", dtype=dtype, kv_cache_tokens=64)
     expected = driver.generate(healthy, tokens=5)[0]
     driver.executor._model.model.embed_tokens.weight[159] = torch.nan
     starts = [driver.start(healthy), driver.start(sick)]

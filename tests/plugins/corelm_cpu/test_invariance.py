@@ -40,7 +40,7 @@ def test_decoding_equals_recomputing(drive, prompt, model_name):
     assert torch.equal(torch.stack(decoded), recomputed[19:39])
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("threads", [1, 2, 3])
 def test_a_wide_model(driver_class, tmp_path, threads):
     """Sizes at which matrix libraries split their work between threads."""
     import transformers

@@ -46,7 +46,11 @@ def groups(tmp_path):
         ("0::/\n", {"cpu.max": "max 100000\n"}, 64),
         ("0::/\n", {"cpu.max": "250000 100000\n"}, 2),
         ("0::/\n", {"cpu.max": "50000 100000\n"}, 1),
-        ("0::/pod/box\n", {"cpu.max": "max 100000", "pod/cpu.max": "300000 100000", "pod/box/cpu.max": "max 100000"}, 3),
+        (
+            "0::/pod/box\n",
+            {"cpu.max": "max 1", "pod/cpu.max": "300000 100000", "pod/box/cpu.max": "max 100000"},
+            3,
+        ),
         ("4:cpu,cpuacct:/box\n", {"cpu/box/cpu.cfs_quota_us": "400000", "cpu/box/cpu.cfs_period_us": "100000"}, 4),
         ("4:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 64),
     ],

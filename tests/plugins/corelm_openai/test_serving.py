@@ -26,8 +26,8 @@ async def test_serves_until_stopped(engine, caplog):
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     stop = asyncio.Event()
     serving = asyncio.create_task(OpenAIFrontend(OpenAISettings(port=0)).serve(engine, stop))
-    await until(lambda: "serving on" in caplog.text)
-    url = re.search(r"serving on (\S+)/v1", caplog.text)[1]
+    await until(lambda: "listening on" in caplog.text)
+    url = re.search(r"listening on (\S+)/v1", caplog.text)[1]
     async with httpx.AsyncClient() as client:
         assert (await client.get(f"{url}/health")).status_code == 200
         assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers

@@ -69,9 +69,7 @@ def test_chunks_of_a_prompt(table):
 
 
 def test_shorter_block_tables_are_padded(table):
-    batch = table.apply(
-        plan(piece(1, 0, 9, 0, 1, 2), piece(2, 0, 1, 5), started=[start(1, [0] * 9), start(2, [1])])
-    )
+    batch = table.apply(plan(piece(1, 0, 9, 0, 1, 2), piece(2, 0, 1, 5), started=[start(1, [0] * 9), start(2, [1])]))
     assert batch.block_tables.tolist() == [[0, 1, 2], [5, PADDING, PADDING]]
 
 

@@ -81,7 +81,9 @@ def test_making_a_model_allocates_nothing():
     ],
 )
 def test_parameters_carry_the_names_of_checkpoints(changes, present, absent):
-    names = {name for name, _ in LlamaModel(dataclasses.replace(CONFIG, **changes), dtype=torch.float32).named_parameters()}
+    names = {
+        name for name, _ in LlamaModel(dataclasses.replace(CONFIG, **changes), dtype=torch.float32).named_parameters()
+    }
     assert names >= present | {"model.embed_tokens.weight", "model.layers.1.post_attention_layernorm.weight"}
     assert not names & absent
 
@@ -89,7 +91,9 @@ def test_parameters_carry_the_names_of_checkpoints(changes, present, absent):
 def test_rotation_keeps_lengths_and_depends_on_distance_only():
     cos, sin = (table.unsqueeze(1) for table in rope_table(CONFIG, 32))
     x, y = torch.randn(2, 1, 1, 8)
-    rotated = {position: rotate(x, cos[position : position + 1], sin[position : position + 1]) for position in (0, 3, 20)}
+    rotated = {
+        position: rotate(x, cos[position : position + 1], sin[position : position + 1]) for position in (0, 3, 20)
+    }
     other = {position: rotate(y, cos[position : position + 1], sin[position : position + 1]) for position in (5, 8, 25)}
     torch.testing.assert_close(rotated[0], x)
     torch.testing.assert_close(rotated[20].norm(), x.norm())

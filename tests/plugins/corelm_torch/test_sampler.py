@@ -130,7 +130,9 @@ def test_a_draw_depends_on_nothing_but_its_row():
 def test_seeds_and_indices_give_different_draws():
     logits = torch.zeros(1, 10_000)
     tokens = {
-        int(sample(logits, rows_of({"seed": seed}, index=index))[0][0]) for seed in (-1, 0, 1, 2**62) for index in range(9)
+        int(sample(logits, rows_of({"seed": seed}, index=index))[0][0])
+        for seed in (-1, 0, 1, 2**62)
+        for index in range(9)
     }
     assert len(tokens) > 33
 
@@ -142,7 +144,9 @@ def test_uniform_numbers_are_uniform_and_stay_the_same():
     assert numbers.min() >= 0
     assert numbers.max() < 1
     # Seeded requests must give the same text in every release.
-    assert uniform(np.array([1], np.uint64), np.array([2], np.uint64))[0] == pytest.approx(0.7376992526901169, abs=1e-15)
+    assert uniform(np.array([1], np.uint64), np.array([2], np.uint64))[0] == pytest.approx(
+        0.7376992526901169, abs=1e-15
+    )
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
