@@ -13,9 +13,8 @@ from corelm.contracts.tokenizer import Tokenizer, TokenizerContext
 from corelm.engine.async_engine import AsyncEngine
 from corelm.engine.engine import Engine
 from corelm.engine.intake import Intake
-from corelm.errors import PluginError, StartupError
+from corelm.errors import ModelLoadError, PluginError, StartupError, describe
 from corelm.plugins import PluginHost, Registration
-from corelm.plugins.records import describe
 from corelm.scheduler.scheduler import Scheduler
 from corelm.settings.core import Settings
 from corelm.settings.load import bootstrap, load_settings
@@ -65,7 +64,7 @@ def engine_loader(settings: Settings, host: PluginHost) -> Callable[[Progress], 
             try:
                 return _assemble(settings, host, scheduler, model, runner, info, loading.result())
             except BaseException:
-                runner.shutdown()
+                _free(runner)
                 raise
 
     return load
@@ -86,13 +85,32 @@ def _load_executor(
     )
     executor: Executor = host.create(registration, context)
     try:
-        return executor, executor.load(progress)
-    except BaseException as error:
+        info = executor.load(progress)
+        _check(info, registration)
+    except StartupError:
+        _free(executor)
+        raise
+    except (Exception, SystemExit) as error:
+        _free(executor)
+        raise PluginError(f"{registration} could not load the model: {describe(error)}") from error
+    return executor, info
+
+
+def _check(info: ExecutorInfo, registration: Registration) -> None:
+    for field in ("num_blocks", "block_size", "vocab_size", "max_model_len"):
+        if getattr(info, field) < 1:
+            raise ModelLoadError(
+                f"{registration} reports {field} = {getattr(info, field)}; it needs at least one: "
+                "see --kv-cache-tokens, --block-size and --max-model-len"
+            )
+
+
+def _free(executor: Executor) -> None:
+    """Shut down an executor after a failure, which is what the user must hear of."""
+    try:
         executor.shutdown()
-        if isinstance(error, StartupError) or not isinstance(error, Exception | SystemExit):
-            raise
-        what = f"executor {registration.name!r} of {registration.plugin}"
-        raise PluginError(f"{what} could not load the model: {describe(error)}") from error
+    except Exception:
+        logger.exception("the executor failed to shut down")
 
 
 def _assemble(

@@ -48,3 +48,9 @@ class PluginError(StartupError):
 
 class ModelLoadError(StartupError):
     """The model cannot be found or its files are unusable."""
+
+
+def describe(error: BaseException) -> str:
+    """An exception as one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

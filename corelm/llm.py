@@ -12,7 +12,7 @@ from corelm.contracts.frontend import Prompt
 from corelm.contracts.tokenizer import Chat
 from corelm.engine.request import Request
 from corelm.engine.streams import merge
-from corelm.errors import InvalidRequestError
+from corelm.errors import EngineDeadError, InvalidRequestError
 from corelm.outputs import RequestOutput
 from corelm.sampling import SamplingParams
 
@@ -29,6 +29,7 @@ class LLM:
     def __init__(self, model: str | None = None, *, progress: bool = True, **settings: Any) -> None:
         """Load `model` (the demo model by default). `progress` shows bars on a terminal's stderr."""
         self._show = progress and sys.stderr.isatty()
+        self._unusable: str | None = None
         load = engine_loader(*configure(model, settings))
         with tqdm(
             total=1.0, desc="loading", disable=not self._show, bar_format="{desc}: {percentage:3.0f}%|{bar}|"
@@ -49,6 +50,8 @@ class LLM:
         `params` is one for all or one for each. If any prompt is refused, nothing runs and the
         `InvalidRequestError` says which one.
         """
+        if self._unusable is not None:
+            raise EngineDeadError(f"this LLM can no longer be used: {self._unusable}; create a new one")
         every = _as_list(prompts)
         each = [params or SamplingParams()] * len(every) if not isinstance(params, Sequence) else list(params)
         if len(each) != len(every):
@@ -67,6 +70,7 @@ class LLM:
 
     def close(self) -> None:
         """Free the model. May be called twice."""
+        self._unusable = self._unusable or "it was closed"
         self._engine.shutdown()
 
     def __enter__(self) -> "LLM":
@@ -83,9 +87,9 @@ class LLM:
 
     def _run(self, requests: list[Request]) -> list[RequestOutput]:
         outputs: dict[int, list[RequestOutput]] = {request.seq_id: [] for request in requests}
-        for request in requests:
-            self._engine.add(request)
         try:
+            for request in requests:
+                self._engine.add(request)
             with tqdm(total=len(requests), unit="req", disable=not self._show) as bar:
                 while self._engine.has_work:
                     self._step(outputs, bar)
@@ -94,7 +98,12 @@ class LLM:
         return [merge(parts) for parts in outputs.values()]
 
     def _step(self, outputs: dict[int, list[RequestOutput]], bar: Any) -> None:
-        for seq_id, output in self._engine.step():
+        try:
+            emissions = self._engine.step()
+        except BaseException:
+            self._unusable = "a step failed or was interrupted"
+            raise
+        for seq_id, output in emissions:
             if not isinstance(output, RequestOutput):
                 raise output
             outputs[seq_id].append(output)

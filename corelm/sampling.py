@@ -1,6 +1,5 @@
 """Per-request generation parameters, validated once, here."""
 
-import math
 from typing import Any
 
 import msgspec
@@ -29,7 +28,7 @@ def _check_float(param: str, value: Any, low: float, high: float, *, open_low: b
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _refuse(param, f"must be a number, not {type(value).__name__}")
     above = value > low if open_low else value >= low
-    if not (math.isfinite(value) and above and value <= high):
+    if not (above and value <= high):  # so written, NaN is refused too
         bracket = "(" if open_low else "["
         raise _refuse(param, f"must be a finite number in {bracket}{low:g}, {high:g}]")
 
@@ -73,14 +72,14 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         self._check_stop()
 
     def _check_stop(self) -> None:
-        if isinstance(self.stop, str) or len(self.stop) > MAX_STOP_STRINGS:
+        if not isinstance(self.stop, tuple | list) or len(self.stop) > MAX_STOP_STRINGS:
             raise _refuse("stop", f"must be a list of at most {MAX_STOP_STRINGS} strings")
         for text in self.stop:
             if not isinstance(text, str):
                 raise _refuse("stop", f"must hold strings, not {type(text).__name__}")
             if not 0 < len(text) <= MAX_STOP_LENGTH:
                 raise _refuse("stop", f"strings must have 1 to {MAX_STOP_LENGTH} characters")
-        if len(self.stop_token_ids) > MAX_STOP_STRINGS:
+        if not isinstance(self.stop_token_ids, tuple | list) or len(self.stop_token_ids) > MAX_STOP_STRINGS:
             raise _refuse("stop_token_ids", f"must be a list of at most {MAX_STOP_STRINGS} token ids")
         for token in self.stop_token_ids:
             _check_int("stop_token_ids", token, 0, 2**31 - 1)

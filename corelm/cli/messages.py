@@ -27,7 +27,7 @@ def banner(info: ExecutorInfo, model: ModelCard, *, executor: str, scheduler: st
         "executor": f"{executor} on {info.device}, {info.dtype}",
         **info.details,
         "KV cache": f"{info.num_blocks * info.block_size} tokens",
-        "max length": f"{model.max_model_len or info.max_model_len} tokens",
+        "max length": f"{model.max_model_len} tokens",
         "scheduler": scheduler,
     }
     if url is not None:

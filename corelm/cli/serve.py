@@ -6,6 +6,7 @@ from collections.abc import Callable
 from corelm.contracts.executor import Progress
 from corelm.contracts.frontend import Frontend
 from corelm.engine.async_engine import AsyncEngine
+from corelm.errors import describe
 
 GRACE_S = 2.0
 """How long the frontend may take to end when there is nothing left to wait for."""
@@ -34,7 +35,7 @@ class Server:
         The frontend starts first, so that the port is open while the model loads. Raises what the frontend or
         the loading raised.
         """
-        serving = asyncio.create_task(self._frontend.serve(self._engine, self._stop), name="corelm-frontend")
+        serving = asyncio.create_task(self._serve(), name="corelm-frontend")
         loading = asyncio.create_task(self._engine.start(progress), name="corelm-loading")
         asked = asyncio.create_task(self.shutdown.wait())
         failed = asyncio.create_task(self._engine.failed())
@@ -51,6 +52,15 @@ class Server:
         if serving.done() and not serving.cancelled():
             serving.result()
         return 0 if self._engine.failure is None else 1
+
+    async def _serve(self) -> None:
+        try:
+            await self._frontend.serve(self._engine, self._stop)
+        except (SystemExit, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise RuntimeError(f"the frontend ended with {describe(error)}") from error
 
     async def _end(self, serving: "asyncio.Task[None]", loading: "asyncio.Task[None]") -> None:
         """Let running requests end, then end them with an error. Always returns in bounded time."""

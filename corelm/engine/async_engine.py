@@ -5,7 +5,6 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from corelm.contracts.executor import ExecutorInfo, Progress
@@ -14,8 +13,15 @@ from corelm.engine.engine import Emission, Engine, EngineSnapshot
 from corelm.engine.request import Request
 from corelm.engine.streams import AsyncStream
 from corelm.engine.tracker import RequestTracker
-from corelm.engine.worker import EngineThread
-from corelm.errors import CorelmError, EngineDeadError, EngineStoppedError, StartupError
+from corelm.engine.worker import Worker
+from corelm.errors import (
+    CorelmError,
+    EngineDeadError,
+    EngineStoppedError,
+    RequestFailedError,
+    StartupError,
+    describe,
+)
 from corelm.outputs import EngineStats
 from corelm.sampling import SamplingParams
 
@@ -26,6 +32,7 @@ IDLE_CHECK_S = 5.0
 EMPTY_STEP_PAUSE_S = 0.01
 """Pause when requests wait but the policy lets none run."""
 SHUTDOWN_S = 5.0
+LOADING_SHUTDOWN_S = 0.5
 
 TOKENIZER_THREADS = 2
 
@@ -49,10 +56,15 @@ class AsyncEngine:
         self._created = int(time.time())
         self._iteration_timeout_s = iteration_timeout_s
         self._engine: Engine | None = None
+        self._built: Engine | None = None
+        """Set in the engine's thread, so that what is loaded is freed even if nobody waits for the loading."""
+        self._loading = False
         self._snapshot = EngineSnapshot()
         self._tracker = RequestTracker()
-        self._thread = EngineThread()
-        self._tokenizing = ThreadPoolExecutor(TOKENIZER_THREADS, thread_name_prefix="corelm-tokenizer")
+        self._taken = 0
+        """New requests that the running turn took and no snapshot counts yet."""
+        self._thread = Worker("corelm-engine")
+        self._tokenizing = Worker("corelm-tokenizer", TOKENIZER_THREADS)
         self._loop_task: asyncio.Task[None] | None = None
         self._failed = asyncio.Event()
         self._stopped = False
@@ -72,16 +84,18 @@ class AsyncEngine:
 
     async def start(self, progress: Progress = lambda fraction, text: None) -> None:
         """Load the model and begin to serve. `progress` is called from another thread. Raises `StartupError`."""
+        if self._loading or self._stopped:
+            raise StartupError("an engine can be started once")
+        self._loading = True
         try:
-            self._engine = await asyncio.wrap_future(self._thread.submit(partial(self._load, progress)))
+            self._engine = await asyncio.wrap_future(self._thread.submit(partial(self._build, progress)))
         except StartupError:
             self.status = "errored"
             raise
-        except (Exception, SystemExit) as error:
+        except Exception as error:
             self.status = "errored"
-            raise StartupError(f"the engine could not be loaded: {type(error).__name__}: {error}") from error
+            raise StartupError(f"the engine could not be loaded: {describe(error)}") from error
         if self.status != "starting":  # stopped while loading
-            await self._shut_down(self._engine)
             return
         self._snapshot = self._engine.snapshot()
         self.status = "ready"
@@ -108,7 +122,7 @@ class AsyncEngine:
                 priority=priority,
                 tenant=tenant,
             )
-            request = await asyncio.get_running_loop().run_in_executor(self._tokenizing, prepare, prompt, params)
+            request = await self._tokenized(partial(prepare, prompt, params))
             self._check_serving()
         except BaseException:
             self._tracker.discard(stream)
@@ -128,7 +142,7 @@ class AsyncEngine:
         now = self._snapshot
         return EngineStats(
             running=now.running,
-            waiting=now.waiting + self._tracker.num_new,
+            waiting=now.waiting + self._taken + self._tracker.num_new,
             total_blocks=now.total_blocks,
             free_blocks=now.free_blocks,
             finished=dict(self._tracker.finished),
@@ -158,19 +172,32 @@ class AsyncEngine:
         if self._loop_task is not None:
             self._loop_task.cancel()
             await asyncio.gather(self._loop_task, return_exceptions=True)
-        if self._engine is not None and self.failure is None:
-            await self._shut_down(self._engine)
+        freed = self._thread.submit(self._free)
         self._thread.close()
-        self._tokenizing.shutdown(wait=False, cancel_futures=True)
+        self._tokenizing.close()
+        # Waiting must not cancel it: a model that is still loading is freed when it is there.
+        done, _ = await asyncio.wait(
+            [asyncio.wrap_future(freed)], timeout=SHUTDOWN_S if self._built else LOADING_SHUTDOWN_S
+        )
+        if not done:
+            logger.warning("the executor did not shut down in time")
+        elif (error := freed.exception()) is not None:
+            logger.error("the executor failed to shut down: %s", describe(error), exc_info=error)
 
-    async def _shut_down(self, engine: Engine) -> None:
+    def _build(self, progress: Progress) -> Engine:
+        self._built = self._load(progress)
+        return self._built
+
+    def _free(self) -> None:
+        if self._built is not None:
+            self._built.shutdown()
+
+    async def _tokenized(self, prepare: Callable[[], Request]) -> Request:
         try:
-            async with asyncio.timeout(SHUTDOWN_S):
-                await asyncio.wrap_future(self._thread.submit(engine.shutdown))
-        except TimeoutError:
-            logger.warning("the executor did not shut down within %.0f s", SHUTDOWN_S)
-        except Exception:
-            logger.exception("the executor failed to shut down")
+            async with asyncio.timeout(self._iteration_timeout_s):
+                return await asyncio.wrap_future(self._tokenizing.submit(prepare))
+        except TimeoutError as error:
+            raise RequestFailedError("the prompt could not be tokenised within the iteration timeout") from error
 
     def _loaded(self) -> Engine:
         if self._engine is None:
@@ -194,19 +221,25 @@ class AsyncEngine:
                 self._tracker.deliver(emissions)
                 if not emissions and engine.has_work and not self._snapshot.running:
                     await self._tracker.wait(EMPTY_STEP_PAUSE_S)
+        except asyncio.CancelledError:
+            if not self._stopped:
+                self._fail(EngineDeadError("the engine's loop was cancelled"))
+            raise
         except EngineDeadError as error:
             self._fail(error)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - reported to every stream
-            dead = EngineDeadError(f"the engine failed: {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 - reported to every stream
+            dead = EngineDeadError(f"the engine failed: {describe(error)}")
             dead.__cause__ = error
             self._fail(dead)
 
     async def _turn(self, engine: Engine) -> list[Emission]:
         new, aborted = self._tracker.take()
+        self._taken = len(new)
         future = self._thread.submit(partial(_turn, engine, new, aborted))
         try:
             async with asyncio.timeout(self._iteration_timeout_s):
                 emissions, self._snapshot = await asyncio.wrap_future(future)
+                self._taken = 0
         except TimeoutError as error:
             if future.done():
                 raise
@@ -219,6 +252,7 @@ class AsyncEngine:
         self.failure = error
         self.status = "errored"
         self._snapshot = EngineSnapshot(total_blocks=self._snapshot.total_blocks)
+        self._taken = 0
         self._tracker.fail_all(error)
         self._failed.set()
 

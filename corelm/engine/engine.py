@@ -108,6 +108,10 @@ class Engine:
     def _process(self, plan: StepPlan, result: StepResult) -> list[Emission]:
         if result.step_id != plan.step_id or len(result.token_ids) != len(plan.slices):
             raise RuntimeError(f"the executor answered step {plan.step_id} with another step's result")
+        for item, tokens in zip(plan.slices, result.token_ids, strict=True):
+            if bool(tokens) != item.sample and item.seq_id not in result.errors:
+                wanted = "some tokens" if item.sample else "none"
+                raise RuntimeError(f"the executor gave sequence {item.seq_id} {len(tokens)} tokens, the plan {wanted}")
         emissions: list[Emission] = []
         for sequence, tokens in self._scheduler.update(plan, result):
             if sequence.seq_id not in result.errors:

@@ -69,22 +69,15 @@ class Intake:
             self._check_characters(sum(_characters(message) for message in prompt.messages), param)
             token_ids = self._tokenizer.render_chat(prompt)
         else:
-            token_ids = self._given_tokens(prompt)
+            token_ids = _integers(prompt)
         if not token_ids:
             raise InvalidRequestError("the prompt is empty: it has no tokens", param=param)
-        return token_ids
-
-    def _given_tokens(self, prompt: Sequence[int]) -> list[int]:
-        token_ids = list(prompt)
-        for token in token_ids:
-            if isinstance(token, bool) or not isinstance(token, int):
-                raise InvalidRequestError(
-                    f"a prompt of token ids must hold integers, not {type(token).__name__}", param="prompt"
-                )
-            if not 0 <= token < self._vocab_size:
-                raise InvalidRequestError(
-                    f"token id {token} is outside the vocabulary (0 to {self._vocab_size - 1})", param="prompt"
-                )
+        # Tokenizers can have added tokens that the model does not know.
+        if not 0 <= min(token_ids) <= max(token_ids) < self._vocab_size:
+            token = next(token for token in token_ids if not 0 <= token < self._vocab_size)
+            raise InvalidRequestError(
+                f"token id {token} is outside the vocabulary (0 to {self._vocab_size - 1})", param=param
+            )
         return token_ids
 
     def _check_characters(self, characters: int, param: str) -> None:
@@ -115,6 +108,17 @@ class Intake:
         # Special tokens do not show in the text, so a stop string that is one is matched as a token.
         special = self._tokenizer.special_tokens
         return stop | {special[text]: text for text in params.stop if text in special}
+
+
+def _integers(prompt: Any) -> list[int]:
+    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray):
+        raise InvalidRequestError(f"a prompt cannot be {type(prompt).__name__}", param="prompt")
+    for token in prompt:
+        if isinstance(token, bool) or not isinstance(token, int):
+            raise InvalidRequestError(
+                f"a prompt of token ids must hold integers, not {type(token).__name__}", param="prompt"
+            )
+    return list(prompt)
 
 
 def _characters(value: Any) -> int:

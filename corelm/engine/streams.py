@@ -1,7 +1,7 @@
 """The outputs of one request on their way to its consumer."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 from corelm.errors import CorelmError
 from corelm.outputs import RequestOutput
@@ -78,8 +78,17 @@ class AsyncStream:
         if not self.finished:
             self._on_abort(self)
 
-    def __aiter__(self) -> "AsyncStream":
-        return self
+    async def __aiter__(self) -> AsyncIterator[RequestOutput]:
+        """All outputs. Leaving the loop early aborts the request."""
+        try:
+            while True:
+                try:
+                    output = await anext(self)
+                except StopAsyncIteration:
+                    return
+                yield output
+        finally:
+            self.abort()
 
     async def __anext__(self) -> RequestOutput:
         if not self._pending and not self.finished:
@@ -93,7 +102,10 @@ class AsyncStream:
             await self._wait()
         if self._error is not None:
             self._pending.clear()
-        return self._take()
+        try:
+            return self._take()
+        except StopAsyncIteration:
+            raise CorelmError(f"request {self.request_id!r} has ended and its outputs were read already") from None
 
     def _take(self) -> RequestOutput:
         if self._pending:
@@ -101,11 +113,12 @@ class AsyncStream:
             return merge(outputs)
         error, self._error = self._error, None
         if error is not None:
-            # The error may be shared by many streams: each raises a copy, so that tracebacks do not pile up.
-            raise type(error)(*error.args) from error.__cause__
+            raise error
         raise StopAsyncIteration
 
     async def _wait(self) -> None:
+        if self._waiter is not None:
+            raise RuntimeError("a stream has one consumer at a time")
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter

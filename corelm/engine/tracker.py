@@ -89,7 +89,9 @@ class RequestTracker:
         """End every stream with `error`."""
         self._new.clear()
         for stream in list(self._streams.values()):
-            stream.fail(error)
+            own = type(error)(*error.args)  # one each: a traceback grows with every raise
+            own.__cause__ = error.__cause__
+            stream.fail(own)
             self._close(stream, "error")
 
     def _abort(self, stream: AsyncStream) -> None:

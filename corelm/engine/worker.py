@@ -1,34 +1,48 @@
-"""The engine's own thread."""
+"""Threads beside the event loop."""
 
-import contextlib
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent import futures
 from typing import Any, TypeVar
+
+from corelm.errors import describe
 
 T = TypeVar("T")
 
 
-class EngineThread:
-    """Runs calls one after the other in one daemon thread.
+class Worker:
+    """Runs calls in daemon threads, which start with the first call.
 
-    Unlike a ThreadPoolExecutor's, this thread does not keep the process alive when a call never returns.
+    Unlike a ThreadPoolExecutor's, these threads do not keep the process alive when a call never returns, and
+    nothing that a call raises can cancel, end or escape whoever waits for it.
     """
 
-    def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="corelm-engine", daemon=True).start()
+    def __init__(self, name: str, threads: int = 1) -> None:
+        self._name = name
+        self._threads = threads
+        self._calls: queue.SimpleQueue[tuple[futures.Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._started = False
+        self._closed = False
 
-    def submit(self, call: Callable[[], T]) -> "Future[T]":
-        """Queue a call; its result or exception comes with the future."""
-        future: Future[T] = Future()
+    def submit(self, call: Callable[[], T]) -> "futures.Future[T]":
+        """Queue a call; its result or exception comes with the future. Raises `RuntimeError` after `close`."""
+        if self._closed:
+            raise RuntimeError(f"{self._name} is closed")
+        if not self._started:
+            self._started = True
+            for _ in range(self._threads):
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        future: futures.Future[T] = futures.Future()
         self._calls.put((future, call))
         return future
 
     def close(self) -> None:
-        """End the thread after the calls that were queued."""
-        self._calls.put(None)
+        """End the threads after the calls that were queued."""
+        if not self._closed:
+            self._closed = True
+            for _ in range(self._threads):
+                self._calls.put(None)
 
     def _run(self) -> None:
         while (item := self._calls.get()) is not None:
@@ -38,9 +52,17 @@ class EngineThread:
             try:
                 result = call()
             except BaseException as error:  # noqa: BLE001 - goes to whoever waits
-                future.set_exception(error)
+                future.set_exception(_deliverable(error))
             else:
-                # Whoever waited may have given up meanwhile.
-                with contextlib.suppress(RuntimeError):
-                    future.set_result(result)
+                future.set_result(result)
             del item, future, call
+
+
+def _deliverable(error: BaseException) -> Exception:
+    """What a future can carry to the event loop and be taken for nothing but an error there."""
+    control_flow = StopIteration | StopAsyncIteration | futures.CancelledError
+    if isinstance(error, Exception) and not isinstance(error, control_flow):
+        return error
+    wrapped = RuntimeError(describe(error))
+    wrapped.__cause__ = error
+    return wrapped

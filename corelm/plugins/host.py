@@ -10,9 +10,9 @@ import msgspec
 from pydantic import BaseModel
 
 from corelm.contracts.model import ResolvedModel
-from corelm.errors import ConfigurationError, ModelLoadError, PluginError, StartupError
+from corelm.errors import ConfigurationError, ModelLoadError, PluginError, StartupError, describe
 from corelm.plugins.loading import BrokenPluginError, LoadedPlugin, load_plugin, new_manager
-from corelm.plugins.records import KINDS, Kind, PluginRecord, Registration, describe
+from corelm.plugins.records import KINDS, Kind, PluginRecord, Registration
 from corelm.plugins.variables import VariableOwners
 from corelm.suggestions import did_you_mean
 
@@ -130,12 +130,14 @@ class PluginHost:
     def create(self, registration: Registration, context: Any) -> Any:
         """Call the factory. A `StartupError` passes; anything else becomes a `PluginError` that names the plugin."""
         try:
-            return registration.factory(context)
+            product = registration.factory(context)
         except StartupError:
             raise
         except (Exception, SystemExit) as error:
-            what = f"{registration.kind} {registration.name!r} of {registration.plugin}"
-            raise PluginError(f"{what} could not be created: {describe(error)}") from error
+            raise PluginError(f"{registration} could not be created: {describe(error)}") from error
+        if product is None:
+            raise PluginError(f"{registration} could not be created: its factory returned None")
+        return product
 
     def resolve_model(self, name: str) -> ResolvedModel:
         """Ask the plugins for the files of a model. Raises `ModelLoadError` if none knows it."""

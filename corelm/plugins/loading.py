@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from corelm import hookspecs
 from corelm.api import API_VERSION
-from corelm.plugins.records import KINDS, Kind, PluginRecord, Registration, describe
+from corelm.errors import describe
+from corelm.plugins.records import KINDS, Kind, PluginRecord, Registration
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 

@@ -6,6 +6,8 @@ from typing import Any, Literal
 import msgspec
 from pydantic import BaseModel
 
+from corelm.errors import describe
+
 Kind = Literal["executor", "scheduler", "tokenizer", "frontend"]
 KINDS: tuple[Kind, ...] = ("executor", "scheduler", "tokenizer", "frontend")
 
@@ -39,17 +41,14 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     unavailable: Callable[[], str | None] | None
     plugin: PluginRecord
 
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r} of {self.plugin}"
+
     def obstacle(self) -> str | None:
         """Why this machine cannot run it, or None."""
         if self.unavailable is None:
             return None
         try:
             return self.unavailable()
-        except Exception as error:  # noqa: BLE001 - a check that breaks is the reason why it cannot run
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a check that breaks is the reason why it cannot run
             return f"its availability check failed: {describe(error)}"
-
-
-def describe(error: BaseException) -> str:
-    """An exception as one line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -19,8 +19,8 @@ class WaitingQueue:
 
     def push(self, sequence: Sequence) -> None:
         """Add a sequence whose `key` is set. Equal keys go by arrival, then by id."""
-        self._members[sequence.seq_id] = sequence
         heapq.heappush(self._heap, (sequence.key, sequence.arrival, sequence.seq_id, sequence))
+        self._members[sequence.seq_id] = sequence
 
     def peek(self) -> Sequence | None:
         """The first sequence, or None."""

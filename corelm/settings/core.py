@@ -1,7 +1,7 @@
 """The settings of the core: one definition makes the variable, the flag, the file key and the reference."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, PositiveFloat, PositiveInt, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -47,8 +47,10 @@ class Bootstrap(BaseSettings):
 class Settings(Bootstrap):
     """Everything the core can be told. Plugins' settings are added to it under their names."""
 
-    model: str = Field("smollm2", description="Model to serve: a directory, a .gguf file, or a name a plugin knows.")
-    served_model_name: list[str] | None = Field(
+    model: str = Field(
+        "smollm2", min_length=1, description="Model to serve: a directory, a .gguf file, or a name a plugin knows."
+    )
+    served_model_name: list[Annotated[str, Field(min_length=1)]] | None = Field(
         None, description="Names the model answers to, the main one first. Without it, the name of the model."
     )
     executor: str = Field("auto", description="What computes. auto: gpu if this machine has one, else cpu.")

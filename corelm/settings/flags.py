@@ -1,6 +1,7 @@
 """Settings from command-line flags."""
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from pydantic_settings import CliSettingsSource, SettingsError
@@ -24,8 +25,11 @@ def read_flags(model: type[Bootstrap], argv: Sequence[str], *, ignore_unknown: b
 
 
 def check_flags(table: Iterable[SettingField], argv: Sequence[str]) -> None:
-    """Refuse flags that do not exist, naming the nearest."""
+    """Refuse flags that are empty, and those that do not exist, naming the nearest."""
     known = {field.flag for field in table}
+    empty = [word.removesuffix("=") for word, value in pairwise([*argv, "-"]) if word.endswith("=") or value == ""]
+    if empty:
+        raise ConfigurationError("\n".join(f"flag {flag} needs a value" for flag in empty))
     unknown = [flag for flag in (word.split("=")[0] for word in argv if word.startswith("--")) if flag not in known]
     if unknown:
         raise ConfigurationError("\n".join(f"unknown flag {flag}{did_you_mean(flag, known)}" for flag in unknown))

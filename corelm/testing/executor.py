@@ -101,6 +101,7 @@ class FakeExecutor(SimpleExecutor):
             assert start.seq_id not in self._held, f"sequence {start.seq_id} was started twice"
             assert 0 < start.prompt_len <= len(start.token_ids), "a sequence needs a prompt"
             assert start.sampling.seed is not None, "the engine sets a seed"
+            assert all(0 <= token < self.info.vocab_size for token in start.token_ids), "no such token"
             self._held[start.seq_id] = _Held(start)
         for item in plan.slices:
             self._held[item.seq_id].blocks += item.new_block_ids

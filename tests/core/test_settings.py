@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field, SecretStr
 
 from corelm.errors import ConfigurationError
 from corelm.plugins import PluginHost, PluginRecord, Registration
-from corelm.settings import Settings, bootstrap, compose, fields_of, help_text, load_settings, sources
+from corelm.settings import Settings, bootstrap, check_flags, compose, fields_of, help_text, load_settings, sources
 
 
 class WebSettings(BaseModel):
@@ -251,3 +251,9 @@ def test_loading_settings_says_nothing_when_all_is_well(host, caplog):
     with caplog.at_level(logging.DEBUG):
         load_settings(host)
     assert not caplog.records
+
+
+@pytest.mark.parametrize("argv", [["--model="], ["--model", ""], ["--served-model-name="]])
+def test_an_empty_flag_is_refused(argv):
+    with pytest.raises(ConfigurationError, match="needs a value"):
+        check_flags([], argv)
