@@ -184,7 +184,7 @@ class Life:
             self.engine.check_integrity()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(EVENT, max_size=40),
     st.sampled_from([FCFS, Priority]),

@@ -49,7 +49,7 @@ def test_no_bound_for_tokens_that_swallow_spaces():
     assert max_chars_per_token(backend) == UNBOUNDED
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=st.text(max_size=100), kind=st.sampled_from(["bytes", "nfc", "sentencepiece"]))
 def test_bound_holds(text, kind):
     backend = BACKENDS[kind]

@@ -55,7 +55,7 @@ def tiny(tmp_path_factory):
     return {name: make(name, backend) for name, backend in backends.items()}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data(), skip=st.booleans(), sizes=st.lists(st.integers(0, 3), max_size=40))
 @pytest.mark.parametrize("kind", ["bytes", "sentencepiece", "plain", "pieces", "metaspace", "suffix"])
 def test_joined_deltas_are_the_whole(tiny, kind, data, skip, sizes):
@@ -64,7 +64,7 @@ def test_joined_deltas_are_the_whole(tiny, kind, data, skip, sizes):
     assert joined(tokenizer, ids, sizes, skip) == tokenizer.decode(ids, skip_special_tokens=skip)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data(), skip=st.booleans())
 @pytest.mark.parametrize("kind", ["bytes", "plain", "pieces", "metaspace", "suffix"])
 def test_decode_is_the_library_s(tiny, kind, data, skip):
@@ -73,7 +73,7 @@ def test_decode_is_the_library_s(tiny, kind, data, skip):
     assert tokenizer.decode(ids, skip_special_tokens=skip) == tokenizer._backend.decode(ids, skip_special_tokens=skip)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.text(max_size=30), skip=st.booleans())
 def test_sentencepiece_text_decodes_as_in_the_library(tiny, text, skip):
     tokenizer = tiny["sentencepiece"]
@@ -81,7 +81,7 @@ def test_sentencepiece_text_decodes_as_in_the_library(tiny, text, skip):
     assert tokenizer.decode(ids, skip_special_tokens=skip) == tokenizer._backend.decode(ids, skip_special_tokens=skip)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(ids=st.lists(st.integers(0, 49151), max_size=60), skip=st.booleans(), sizes=st.lists(st.integers(0, 3)))
 def test_demo_deltas_are_the_library_s_text(demo, ids, skip, sizes):
     assert joined(demo, ids, sizes, skip) == demo._backend.decode(ids, skip_special_tokens=skip)

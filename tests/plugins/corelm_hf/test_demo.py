@@ -36,7 +36,7 @@ def test_encodes_and_decodes_as_transformers(demo, reference, text):
         assert demo.decode(ids, skip_special_tokens=skip) == reference.decode(ids, skip_special_tokens=skip)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(text=st.text(max_size=60))
 def test_any_text_encodes_as_in_transformers(demo, reference, text):
     assert demo.encode(text) == reference(text)["input_ids"]
@@ -64,7 +64,7 @@ def test_chat_as_transformers(demo, reference, text, prompt):
         assert demo.render_chat(Chat(messages=some, add_generation_prompt=prompt)) == expected
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(text=st.lists(st.sampled_from(["<|im_end|>", "<|im_", "start|>", "<", "|>", "\n", "user", " ", "\ufdd0"])))
 def test_user_text_never_becomes_a_control_token(demo, text):
     content = "".join(text)

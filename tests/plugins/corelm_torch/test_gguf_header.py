@@ -142,7 +142,7 @@ def test_every_truncation_is_found(tmp_path, small):
         assert f"the file has {length} bytes" in error(tmp_path / "cut.gguf", content[:length])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(edits=st.lists(st.tuples(st.integers(0, 4000), st.binary(min_size=1, max_size=8)), min_size=1, max_size=3))
 def test_damaged_headers_never_crash(small, edits):
     damaged = bytearray(small.read_bytes())

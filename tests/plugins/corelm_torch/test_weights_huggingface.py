@@ -207,7 +207,7 @@ def test_pickled_weights_are_refused(llama):
     assert "pickled" in error(llama)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(edits=st.lists(st.tuples(st.integers(0, 2500), st.integers(0, 255)), min_size=1, max_size=4))
 def test_damaged_headers_never_crash(untouched, edits):
     content = bytearray((untouched.path / "untouched").read_bytes())
