@@ -130,6 +130,7 @@ def _assemble(
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,
         clock=time.monotonic,
+        prefix_cache=settings.prefix_cache and "prefix_cache" in info.capabilities,
     )
     intake = Intake(
         tokenizer,

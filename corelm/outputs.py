@@ -23,6 +23,8 @@ class RequestOutput(msgspec.Struct, frozen=True, kw_only=True):
     stop_reason: str | int | None = None
     """The stop string or stop token id that ended the request, if one did."""
     prompt_tokens: int
+    cached_tokens: int = 0
+    """Prompt tokens that did not have to be computed because the prefix cache had them."""
     completion_tokens: int
     """Tokens generated so far, over all outputs."""
 

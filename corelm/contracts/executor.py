@@ -50,7 +50,8 @@ class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     device: str
     capabilities: frozenset[str] = frozenset()
-    """Optional abilities. None is defined in this version of the contract."""
+    """Optional abilities. ``prefix_cache``: a sequence's first slice may start beyond 0, at a multiple of the block
+    size; the blocks before it were computed for another sequence with the same beginning, and are only read."""
     details: Mapping[str, str] = {}
     """Lines for the start-up banner, such as ``{"threads": "8"}``."""
 

@@ -58,5 +58,6 @@ class Request:
             finish_reason=finish,
             stop_reason=reason,
             prompt_tokens=self.sequence.prompt_len,
+            cached_tokens=self.sequence.cached_tokens or 0,
             completion_tokens=self._completion_tokens,
         )

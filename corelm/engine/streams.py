@@ -19,6 +19,7 @@ def merge(outputs: list[RequestOutput]) -> RequestOutput:
         finish_reason=last.finish_reason,
         stop_reason=last.stop_reason,
         prompt_tokens=last.prompt_tokens,
+        cached_tokens=last.cached_tokens,
         completion_tokens=last.completion_tokens,
     )
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from corelm.contracts.executor import SequenceSlice, SequenceStart, StepPlan, StepResult
 from corelm.contracts.scheduling import SchedulingPolicy
 from corelm.scheduler.block_pool import BlockPool
+from corelm.scheduler.prefix_cache import PrefixCache
 from corelm.scheduler.sequence import Sequence
 from corelm.scheduler.waiting import WaitingQueue
 
@@ -29,10 +30,12 @@ class Scheduler:
         max_num_seqs: int,
         max_num_batched_tokens: int,
         clock: Callable[[], float],
+        prefix_cache: bool = False,
     ) -> None:
         self.policy = policy
         self.block_size = block_size
-        self.pool = BlockPool(num_blocks)
+        self._cache = PrefixCache(block_size) if prefix_cache else None
+        self.pool = BlockPool(num_blocks, self._cache)
         # Every running sequence can then compute at least one token in every step.
         self.max_num_seqs = min(max_num_seqs, max_num_batched_tokens)
         self.max_num_batched_tokens = max_num_batched_tokens
@@ -84,7 +87,9 @@ class Scheduler:
         """
         for item, tokens in zip(plan.slices, result.token_ids, strict=True):
             sequence = self._running[item.seq_id]
-            sequence.num_computed = item.start + item.num_tokens
+            end = sequence.num_computed = item.start + item.num_tokens
+            if self._cache is not None and end // self.block_size > item.start // self.block_size:
+                self._remember(self._cache, sequence, item.start // self.block_size, end // self.block_size)
             if tokens:
                 sequence.token_ids.extend(tokens)
                 yield sequence, tokens
@@ -179,13 +184,19 @@ class Scheduler:
         for sequence in self._candidates():
             if not budget or len(self._running) >= self.max_num_seqs:
                 return
+            shared = self._shared(sequence)
             # All blocks of the known tokens at once: a chunked prompt never loses a race for its own blocks.
-            count = -(-len(sequence.token_ids) // self.block_size)
-            if count + (reserve if self._running else 0) > self.pool.num_free:
+            count = -(-len(sequence.token_ids) // self.block_size) - len(shared)
+            taken = count + sum(map(self.pool.is_idle, shared))
+            if taken + (reserve if self._running else 0) > self.pool.num_free:
                 return
             self._waiting.remove(sequence)
             self._running[sequence.seq_id] = sequence
-            sequence.block_ids = self.pool.allocate(count)
+            self.pool.share(shared)
+            sequence.block_ids = shared + self.pool.allocate(count)
+            sequence.num_computed = len(shared) * self.block_size
+            if sequence.cached_tokens is None:
+                sequence.cached_tokens = sequence.num_computed
             started.append(
                 SequenceStart(
                     seq_id=sequence.seq_id,
@@ -195,6 +206,19 @@ class Scheduler:
                 )
             )
             budget -= self._prefill(sequence, slices, budget, tuple(sequence.block_ids))
+
+    def _shared(self, sequence: Sequence) -> list[int]:
+        """Blocks that the prefix cache has for a sequence. Its last token is always computed, for its logits."""
+        if self._cache is None:
+            return []
+        self._cache.extend(sequence.block_hashes, sequence.token_ids, len(sequence.token_ids) - 1)
+        return list(self._cache.match(sequence.block_hashes[: (len(sequence.token_ids) - 1) // self.block_size]))
+
+    def _remember(self, cache: PrefixCache, sequence: Sequence, first: int, end: int) -> None:
+        """Enter blocks `first` to `end` - 1 of a sequence, which are now full, into the prefix cache."""
+        cache.extend(sequence.block_hashes, sequence.token_ids, end * self.block_size)
+        for block, digest in zip(sequence.block_ids[first:end], sequence.block_hashes[first:end], strict=True):
+            cache.insert(block, digest)
 
     def _candidates(self) -> Iterator[Sequence]:
         """Waiting sequences in the policy's order; the caller removes each from the queue or stops."""

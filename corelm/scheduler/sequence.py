@@ -10,7 +10,9 @@ class Sequence:
 
     __slots__ = (
         "arrival",
+        "block_hashes",
         "block_ids",
+        "cached_tokens",
         "key",
         "max_tokens",
         "num_computed",
@@ -49,6 +51,10 @@ class Sequence:
         self.num_computed = 0
         """Positions whose keys and values are in the KV cache."""
         self.block_ids: list[int] = []
+        self.block_hashes: list[bytes] = []
+        """Of its full blocks, as far as the prefix cache was asked about them."""
+        self.cached_tokens: int | None = None
+        """Prompt tokens that the prefix cache had when the sequence was first admitted; None before."""
         self.preemptions = 0
         self.key: Any = None
         self.view = SequenceView(self)

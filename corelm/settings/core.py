@@ -71,6 +71,9 @@ class Settings(Bootstrap):
     kv_cache_tokens: PositiveInt | None = Field(
         None, description="Size of the KV cache in tokens. Without it, the executor's choice."
     )
+    prefix_cache: bool = Field(
+        True, description="Share the KV blocks of equal beginnings of prompts, if the executor can."
+    )
     iteration_timeout_s: PositiveFloat = Field(
         300.0, description="A step that takes longer than this many seconds is an engine failure."
     )

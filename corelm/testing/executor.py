@@ -1,6 +1,7 @@
 """An executor that computes nothing but notices every mistake in a plan."""
 
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from corelm.contracts.executor import (
@@ -36,7 +37,7 @@ class _Held:
     def __init__(self, start: SequenceStart) -> None:
         self.tokens = list(start.token_ids)
         self.blocks: list[int] = []
-        self.computed = 0
+        self.computed: int | None = None
         self.seed = 0 if start.sampling.greedy else start.sampling.seed or 0
 
 
@@ -65,6 +66,7 @@ class FakeExecutor(SimpleExecutor):
             max_model_len=max_model_len,
             dtype="float32",
             device="fake",
+            capabilities=frozenset({"prefix_cache"}),
         )
         self.on_step = on_step
         self.unhealthy: Exception | None = None
@@ -112,15 +114,20 @@ class FakeExecutor(SimpleExecutor):
         ids = [item.seq_id for item in plan.slices]
         assert len(set(ids)) == len(ids) <= self._max_num_seqs, "a sequence twice in a step, or too many"
         assert sum(item.num_tokens for item in plan.slices) <= self._max_num_batched_tokens, "budget exceeded"
-        owners = [block for held in self._held.values() for block in held.blocks]
-        assert len(set(owners)) == len(owners), "two sequences own a block"
+        owners = Counter(block for held in self._held.values() for block in held.blocks)
         assert all(0 <= block < self.info.num_blocks for block in owners), "no such block"
+        for item in plan.slices:
+            written = self._held[item.seq_id].blocks[item.start // self.info.block_size :]
+            assert all(owners[block] == 1 for block in written), "a block that another sequence holds is written"
 
     def _compute(self, item: SequenceSlice) -> list[int]:
         held = self._held[item.seq_id]
         end = item.start + item.num_tokens
         assert item.num_tokens > 0, "an empty slice"
-        assert item.start == held.computed, "a slice starts where the last one ended"
+        if held.computed is None:
+            assert item.start % self.info.block_size == 0, "a shared beginning consists of whole blocks"
+        else:
+            assert item.start == held.computed, "a slice starts where the last one ended"
         assert end <= min(len(held.tokens), len(held.blocks) * self.info.block_size), "a slice beyond tokens or blocks"
         for position in range(item.start, end):
             self._cache[self._slot(held, position)] = held.tokens[position]

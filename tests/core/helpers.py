@@ -26,6 +26,7 @@ def make_engine(
     max_num_batched_tokens: int = 64,
     tokenizer: FakeTokenizer | None = None,
     clock: Callable[[], float] = time.monotonic,
+    prefix_cache: bool = True,
 ) -> Engine:
     executor = executor or FakeExecutor()
     info = executor.load(lambda fraction, text: None)
@@ -36,6 +37,7 @@ def make_engine(
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
         clock=clock,
+        prefix_cache=prefix_cache,
     )
     intake = Intake(
         tokenizer or FakeTokenizer(),

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corelm.scheduler.block_pool import BlockPool
+from corelm.scheduler.prefix_cache import PrefixCache
 
 
 def test_allocates_all_and_no_more():
@@ -50,3 +51,22 @@ def test_random_use_keeps_every_block(sizes):
         elif held:
             pool.free(held.pop(0))
         pool.check_integrity(block for blocks in held for block in blocks)
+
+
+def test_cached_blocks_are_evicted_last_and_the_least_recently_used_first():
+    cache = PrefixCache(2)
+    pool = BlockPool(3, cache)
+    first, second, third = pool.allocate(3)
+    cache.insert(first, b"1")
+    cache.insert(second, b"2")
+    pool.free([second])
+    pool.free([first])
+    pool.free([third])
+    assert pool.num_free == 3
+    assert pool.allocate(1) == [third]
+    assert list(cache.match([b"1", b"2"])) == [first, second]
+    assert pool.allocate(1) == [second]
+    assert list(cache.match([b"1", b"2"])) == [first]
+    pool.share([first])
+    assert pool.num_free == 0
+    pool.check_integrity([first, second, third])

@@ -163,7 +163,7 @@ class Life:
 
     def add(self, length, count, priority):
         name = str(next(self.names))
-        prompt = f"{name}:" + "x" * length
+        prompt = "the same beginning"[:length] + "x" * (length % 7) + name
         request = submit(self.engine, prompt, name, max_tokens=count, priority=priority)
         self.live[request.seq_id] = (prompt, count, "")
 
@@ -191,10 +191,19 @@ class Life:
     st.integers(12, 30),
     st.integers(1, 40),
     st.integers(1, 8),
+    st.booleans(),
 )
-def test_random_life_keeps_every_invariant_and_every_text(events, policy, num_blocks, budget, max_num_seqs):
+def test_random_life_keeps_every_invariant_and_every_text(
+    events, policy, num_blocks, budget, max_num_seqs, prefix_cache
+):
     executor = FakeExecutor(num_blocks=num_blocks, max_num_batched_tokens=budget, max_num_seqs=max_num_seqs)
-    engine = make_engine(executor, policy(), max_num_seqs=max_num_seqs, max_num_batched_tokens=budget)
+    engine = make_engine(
+        executor,
+        policy(),
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=budget,
+        prefix_cache=prefix_cache,
+    )
     life = Life(engine)
     for name, *values in events:
         getattr(life, name)(*values)

@@ -60,7 +60,7 @@ def engine(llm):
     """Makes engines with their own scheduler on the executor that is loaded."""
     loaded = llm._engine
 
-    def make(budget=2048, num_blocks=loaded.info.num_blocks):
+    def make(budget=2048, num_blocks=loaded.info.num_blocks, prefix_cache=False):
         scheduler = Scheduler(
             FCFS(),
             num_blocks=num_blocks,
@@ -68,6 +68,7 @@ def engine(llm):
             max_num_seqs=64,
             max_num_batched_tokens=budget,
             clock=time.monotonic,
+            prefix_cache=prefix_cache,
         )
         intake = Intake(
             loaded.intake._tokenizer,
@@ -82,8 +83,9 @@ def engine(llm):
     return make
 
 
-def run(engine, prompts):
-    requests = [engine.intake.prepare(p, GREEDY, request_id=str(i), arrival=float(i)) for i, p in enumerate(prompts)]
+def run(engine, prompts, count=NEW):
+    params = SamplingParams(temperature=0, max_tokens=count, ignore_eos=True)
+    requests = [engine.intake.prepare(p, params, request_id=str(i), arrival=float(i)) for i, p in enumerate(prompts)]
     tokens = {request.seq_id: [] for request in requests}
     for request in requests:
         engine.add(request)
@@ -107,6 +109,20 @@ def test_preempted(engine, prompts, expected):
     small = engine(num_blocks=42)
     assert run(small, prompts) == expected
     assert small.snapshot().preemptions > 0
+
+
+def test_from_the_prefix_cache(engine, prompts, expected):
+    warm = engine(prefix_cache=True)
+    assert run(warm, prompts) == expected
+    assert run(warm, prompts) == expected
+    assert run(warm, [prompt + answer[:5] for prompt, answer in zip(prompts, expected, strict=True)], NEW - 5) == [
+        answer[5:] for answer in expected
+    ]
+    hit = warm.intake.prepare(prompts[-1], GREEDY, request_id="hit", arrival=0.0)
+    warm.add(hit)
+    while warm.has_work:
+        (_, output), *_ = warm.step()
+    assert output.cached_tokens == (len(prompts[-1]) - 1) // 16 * 16
 
 
 async def test_streamed(engine, prompts, expected):

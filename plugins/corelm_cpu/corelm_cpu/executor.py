@@ -76,6 +76,7 @@ class CpuExecutor(SimpleExecutor):
             max_model_len=max_model_len,
             dtype=str(dtype).removeprefix("torch."),
             device="cpu",
+            capabilities=frozenset({"prefix_cache"}),
             details={
                 "threads": str(threads),
                 "KV cache": gib(cache.num_bytes),
