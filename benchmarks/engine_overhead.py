@@ -119,7 +119,8 @@ async def measure(tokenizer, tokens, sequences, steps):
     whole = statistics.median(b - a for a, b in zip(ticks[-last:], ticks[-last + 1 :], strict=False)) * 1e3
     print(
         f"{sequences:5} sequences: schedule {scheduling.median_ms(last):6.2f}"
-        f"  results {processing.median_ms(last):6.2f}  whole step {whole:6.2f} ms  ({whole / sequences * 1e3:.1f} µs a token)"
+        f"  results {processing.median_ms(last):6.2f}  whole step {whole:6.2f} ms"
+        f"  ({whole / sequences * 1e3:.1f} µs a token)"
     )
 
 

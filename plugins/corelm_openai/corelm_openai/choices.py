@@ -6,7 +6,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from corelm.api import EngineClient, Prompt, RequestFailedError, RequestOutput, ResultStream, SamplingParams
+from corelm.api import (
+    EngineClient,
+    InvalidRequestError,
+    Prompt,
+    RequestFailedError,
+    RequestOutput,
+    ResultStream,
+    SamplingParams,
+)
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,6 +25,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One per choice of a prompt."""
     priority: int
     tenant: str | None
+    max_tokens_name: str = "max_tokens"
+    """What the client calls `SamplingParams.max_tokens`."""
 
 
 class ChoiceOutput(NamedTuple):
@@ -42,12 +52,18 @@ class Choices:
     async def start(self) -> None:
         """Queue every request. Raises what `EngineClient.generate` raises."""
         ids = iter(self._ids)
-        for prompt in self._job.prompts:
-            for params in self._job.params:
-                stream = await self._engine.generate(
-                    prompt, params, request_id=next(ids), priority=self._job.priority, tenant=self._job.tenant
-                )
-                self._streams.append(stream)
+        job = self._job
+        try:
+            for prompt in job.prompts:
+                for params in job.params:
+                    stream = await self._engine.generate(
+                        prompt, params, request_id=next(ids), priority=job.priority, tenant=job.tenant
+                    )
+                    self._streams.append(stream)
+        except InvalidRequestError as error:
+            if error.param == "max_tokens":
+                error.param = job.max_tokens_name
+            raise
 
     @property
     def finished(self) -> bool:

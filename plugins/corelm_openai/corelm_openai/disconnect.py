@@ -1,4 +1,4 @@
-"""Noticing that a client has left."""
+"""Work that ends early, as when a client has left."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -18,21 +18,23 @@ class ClientLeftError(ClientException):
 
 
 async def until_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, whose request body has been read.
+    """The result of `work`, whose request body has been read. `ClientLeftError` if the client leaves before that."""
+    return await unless(_disconnect(receive), ClientLeftError(), work)
 
-    Cancels it and raises `ClientLeftError` when the client leaves before that.
-    """
+
+async def unless(happens: Coroutine[Any, Any, object], error: Exception, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`; or, if something `happens` before that, cancel it and raise `error`."""
     working = asyncio.create_task(work)
-    leaving = asyncio.create_task(_disconnect(receive))
+    happening = asyncio.create_task(happens)
     try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((working, happening), return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
-        raise ClientLeftError
+        raise error
     finally:
         working.cancel()
-        leaving.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
+        happening.cancel()
+        await asyncio.gather(working, happening, return_exceptions=True)
 
 
 async def _disconnect(receive: Receive) -> None:

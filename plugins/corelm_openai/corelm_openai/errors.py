@@ -14,6 +14,7 @@ from corelm.api import CorelmError, EngineDeadError, EngineStoppedError, Invalid
 logger = logging.getLogger(__name__)
 
 MODEL_NOT_FOUND = "model_not_found"
+MAX_ECHO = 100
 RETRY_AFTER = {"Retry-After": "5"}
 """Seconds after which a client may find the server ready."""
 
@@ -84,6 +85,11 @@ def _http_problem(error: HTTPException) -> Problem:
     kind = "invalid_request_error" if status < 500 else "server_error"
     code = "invalid_api_key" if status == 401 else None
     return _problem(status, message, kind, code=code, headers=error.headers)
+
+
+def shortened(text: str) -> str:
+    """What a client sent, short enough to be told back to it."""
+    return text if len(text) <= MAX_ECHO else text[:MAX_ECHO] + "..."
 
 
 def error_response(request: Request[Any, Any, State], error: Exception) -> Response[bytes]:

@@ -53,23 +53,28 @@ class EventStream:
             self._choices.close()
 
     async def _stream(self, send: Send) -> None:
-        try:
-            await self._choices.start()
-            while True:
-                batch = await self._choices.read()
-                chunks = b"".join([event(chunk) for output in batch for chunk in self._reply.chunks(*output)])
-                if self._choices.finished:
-                    break
-                if chunks:
-                    await self._send(send, chunks)
-                await asyncio.sleep(0)  # outputs that are always ready must not keep the event loop to themselves
+        await self._choices.start()
+        more = True
+        while more:
+            try:
+                data = await self._next()
+                more = not self._choices.finished
+            except Exception as error:
+                if not self._started:
+                    raise
+                data, more = event(describe(error).body), False
+            if data:
+                await self._send(send, data, more=more)
+            await asyncio.sleep(0)  # outputs that are always ready must not keep the event loop to themselves
+
+    async def _next(self) -> bytes:
+        """The next events; those of the last outputs come with the ending."""
+        batch = await self._choices.read()
+        events = [event(chunk) for output in batch for chunk in self._reply.chunks(*output)]
+        if self._choices.finished:
             usage = self._reply.usage_chunk()
-            ending = chunks + (event(usage) if usage else b"") + DONE
-        except Exception as error:
-            if not self._started:
-                raise
-            ending = event(describe(error).body)
-        await self._send(send, ending, more=False)
+            events += [event(usage), DONE] if usage else [DONE]
+        return b"".join(events)
 
     async def _send(self, send: Send, data: bytes, *, more: bool = True) -> None:
         if not self._started:

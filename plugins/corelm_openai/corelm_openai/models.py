@@ -3,7 +3,7 @@
 import msgspec
 
 from corelm.api import InvalidRequestError, ModelCard
-from corelm_openai.errors import MODEL_NOT_FOUND
+from corelm_openai.errors import MODEL_NOT_FOUND, shortened
 
 
 class ModelObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +33,6 @@ def find_model(card: ModelCard, name: str) -> ModelObject:
     if name not in card.names:
         served = ", ".join(card.names)
         raise InvalidRequestError(
-            f"The model {name} is not served here; served: {served}", param="model", code=MODEL_NOT_FOUND
+            f"The model {shortened(name)} is not served here; served: {served}", param="model", code=MODEL_NOT_FOUND
         )
     return ModelObject(id=name, created=card.created, max_model_len=card.max_model_len)

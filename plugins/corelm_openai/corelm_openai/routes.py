@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, TypeVar
 
 import msgspec
-from litestar import Request, get, post
+from litestar import Request, get, post, route
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
@@ -15,11 +15,11 @@ from corelm.api import EngineClient, EngineDeadError, EngineStoppedError
 from corelm_openai import chat, completions
 from corelm_openai.auth import OPEN
 from corelm_openai.choices import Choices
-from corelm_openai.disconnect import until_disconnect
+from corelm_openai.decoding import decode
+from corelm_openai.disconnect import unless, until_disconnect
 from corelm_openai.events import EventStream
 from corelm_openai.models import find_model, list_models
 from corelm_openai.replies import Reply
-from corelm_openai.requests import decode
 from corelm_openai.settings import OpenAISettings
 
 Body = TypeVar("Body", completions.CompletionBody, chat.ChatBody)
@@ -28,7 +28,7 @@ Body = TypeVar("Body", completions.CompletionBody, chat.ChatBody)
 def make_routes(engine: EngineClient, settings: OpenAISettings, stop: asyncio.Event) -> list[HTTPRouteHandler]:
     """Every route. Each asks for an API key, if there are any, unless it is marked as open."""
 
-    @get("/health", opt={OPEN: True})
+    @route("/health", http_method=["GET", "HEAD"], opt={OPEN: True})
     async def health() -> ASGIApp:
         _refuse_when_stopping(stop)
         try:
@@ -43,6 +43,8 @@ def make_routes(engine: EngineClient, settings: OpenAISettings, stop: asyncio.Ev
 
     @get("/v1/models/{name:path}")
     async def model(request: Request[Any, Any, State]) -> ASGIApp:
+        if not engine.model.names:
+            await engine.check_health()
         return _json(find_model(engine.model, request.path_params["name"].removeprefix("/")))
 
     @post("/v1/completions", status_code=200)
@@ -56,11 +58,12 @@ def make_routes(engine: EngineClient, settings: OpenAISettings, stop: asyncio.Ev
     async def generate(
         request: Request[Any, Any, State], decoder: msgspec.json.Decoder[Body], reply_type: type[Reply]
     ) -> ASGIApp:
-        body = decode(await _read_body(request, settings.io_timeout_s), decoder)
+        data = await unless(stop.wait(), _stopping(), _read_body(request, settings.io_timeout_s))
+        body = decode(data, decoder)
         _refuse_when_stopping(stop)
         await engine.check_health()
         find_model(engine.model, body.model)
-        job = body.job(settings)
+        job = body.job(settings, engine.model.max_model_len)
         reply = reply_type(body.model, choices_per_prompt=len(job.params), include_usage=body.include_usage)
         choices = Choices(engine, job, reply.id)
         if body.stream:
@@ -75,15 +78,27 @@ def make_routes(engine: EngineClient, settings: OpenAISettings, stop: asyncio.Ev
 
 def _refuse_when_stopping(stop: asyncio.Event) -> None:
     if stop.is_set():
-        raise EngineStoppedError("The server is shutting down.")
+        raise _stopping()
+
+
+def _stopping() -> EngineStoppedError:
+    return EngineStoppedError("The server is shutting down.")
 
 
 async def _read_body(request: Request[Any, Any, State], timeout_s: float) -> bytes:
+    """The whole body, however long it takes, if every piece comes in time."""
+    pieces = request.stream()
+    body = bytearray()
     try:
-        async with asyncio.timeout(timeout_s):
-            return await request.body()
+        while True:
+            async with asyncio.timeout(timeout_s):
+                body += await anext(pieces)
+    except StopAsyncIteration:
+        return bytes(body)
     except TimeoutError:
-        raise HTTPException("The request's body did not arrive in time.", status_code=408) from None
+        raise HTTPException(
+            "The request's body did not arrive in time.", status_code=408, headers={"Connection": "close"}
+        ) from None
 
 
 def _json(data: Any) -> ASGIResponse:

@@ -8,14 +8,12 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from corelm.api import StartupError
+from corelm_openai.connection import LINGER_S, MAX_HEAD_BYTES, Connection
 from corelm_openai.settings import OpenAISettings
 
 BACKLOG = 2048
-LINGER_S = 2.0
-"""At the end, how long a client may take to read a reply that is already written."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -51,7 +49,7 @@ def url_of(sock: socket.socket) -> str:
 
 async def run(app: Any, sock: socket.socket, settings: OpenAISettings, stop: asyncio.Event) -> None:
     """Serve an ASGI app on `sock` until `stop` is set; then refuse connections and wait for running replies."""
-    protocol = type("Protocol", (_Protocol,), {"stall_timeout": settings.io_timeout_s})
+    protocol = type("TimedConnection", (Connection,), {"io_timeout": settings.io_timeout_s})
     config = uvicorn.Config(
         app,
         http=protocol,
@@ -63,32 +61,9 @@ async def run(app: Any, sock: socket.socket, settings: OpenAISettings, stop: asy
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=settings.keep_alive_s,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
     )
     await _Server(config, stop).serve(sockets=[sock])
-
-
-class _Protocol(HttpToolsProtocol):
-    """Cuts a client that does not read, instead of keeping its reply for ever."""
-
-    stall_timeout: float
-    _stalled: asyncio.TimerHandle | None = None
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._stalled = self.loop.call_later(self.stall_timeout, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._forget_stall()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._forget_stall()
-
-    def _forget_stall(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
 
 
 class _Server(uvicorn.Server):
@@ -118,4 +93,4 @@ class _Server(uvicorn.Server):
             await asyncio.wait(self.server_state.tasks)
         await asyncio.sleep(LINGER_S)
         for connection in self.server_state.connections:
-            cast("_Protocol", connection).transport.abort()
+            cast("Connection", connection).transport.abort()

@@ -2,9 +2,16 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, Field, SecretStr
 
-ApiKey = Annotated[SecretStr, Field(min_length=1)]
+
+def _filled(key: SecretStr) -> SecretStr:
+    if not key.get_secret_value():
+        raise ValueError("a key is empty")
+    return key
+
+
+ApiKey = Annotated[SecretStr, AfterValidator(_filled)]
 
 
 class OpenAISettings(BaseModel):

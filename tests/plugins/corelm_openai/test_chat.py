@@ -4,7 +4,7 @@ import pytest
 from openai_fakes import answer
 from openai_http import assert_error, events_of
 
-from corelm.api import Chat
+from corelm.api import Chat, InvalidRequestError
 
 
 def user(text):
@@ -148,3 +148,19 @@ async def test_length_limits(http, engine):
     assert [call["params"].max_tokens for call in engine.calls] == [None, 5, 3]
     assert_error(await http.chat(max_completion_tokens=0), 400, param="max_completion_tokens")
     assert_error(await http.chat(max_tokens=0), 400, param="max_tokens")
+    for value in (-1, 2**31, 2**70, "5", True):
+        assert_error(await http.chat(max_completion_tokens=value), 400, param="max_completion_tokens")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_limit_that_does_not_fit_is_called_as_the_client_calls_it(http, engine, stream):
+    for number, name in enumerate(("max_completion_tokens", "max_tokens")):
+        engine.refuse[number] = InvalidRequestError("too much", param="max_tokens", code="context_length_exceeded")
+        assert_error(await http.chat(stream=stream, **{name: 5}), 400, param=name)
+
+
+async def test_template_variables_have_limits(http, engine):
+    name = "chat_template_kwargs"
+    assert_error(await http.chat(chat_template_kwargs={"x": "y" * 20_000}), 400, param=name)
+    assert_error(await http.chat(chat_template_kwargs=[]), 400, param=name)
+    assert (await http.chat(chat_template_kwargs=None)).status_code == 200

@@ -111,6 +111,21 @@ async def test_token_ids_outside_the_vocabulary(http, engine, prompt):
     assert not engine.live
 
 
+@pytest.mark.parametrize("prompt", [[1] * 4097, [[1], [1] * 4097]])
+async def test_too_many_token_ids(http, engine, prompt):
+    assert_error(await http.complete(prompt=prompt), 400, param="prompt", code="context_length_exceeded")
+    assert not engine.calls
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"), [('[ "a" , "b" ]', ["a", "b"]), ("[ [ 1 ], [2]]", [[1], [2]]), ("[ 1 ]", [[1]]), ('"[["', ["[["])]
+)
+async def test_forms_of_a_prompt_with_spaces(http, engine, text, seen):
+    response = await http.post("/v1/completions", content=f'{{"model": "fake", "prompt": {text} }}')
+    assert response.status_code == 200
+    assert [call["prompt"] for call in engine.calls] == seen
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_refusing_one_prompt_leaves_none_running(http, engine, stream):
     engine.refuse[2] = InvalidRequestError("too long", param="prompt", code="context_length_exceeded")

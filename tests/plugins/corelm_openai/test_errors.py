@@ -2,10 +2,13 @@ import asyncio
 import logging
 
 import pytest
+from corelm_openai.choices import Choices, Job
+from corelm_openai.completions import CompletionReply
+from corelm_openai.events import EventStream
 from corelm_openai.settings import OpenAISettings
 from openai_http import Http, assert_error, events_of
 
-from corelm.api import EngineDeadError, EngineStoppedError, InvalidRequestError, RequestFailedError
+from corelm.api import EngineDeadError, EngineStoppedError, InvalidRequestError, RequestFailedError, SamplingParams
 
 PATHS = ["/v1/completions", "/v1/chat/completions"]
 
@@ -54,6 +57,7 @@ async def test_unknown_models(http, engine, stream):
     for response in (await http.complete(model="nope", stream=stream), await http.chat(model="", stream=stream)):
         message = assert_error(response, 404, param="model", code="model_not_found")
         assert "org/fake-1.5b" in message
+    assert len(assert_error(await http.complete(model="x" * 2**20, stream=stream), 404)) < 250
     assert_error(await http.post(PATHS[0], json={"prompt": "a"}), 400, param="model")
     assert_error(await http.complete(model=None), 400, param="model")
     assert not engine.calls
@@ -130,6 +134,7 @@ async def test_health_follows_the_engine(engine, settings):
     stop = asyncio.Event()
     async with Http(engine, settings, stop) as http:
         assert (await http.get("/health")).json() == {"status": "ready"}
+        assert (await http.head("/health")).status_code == 200
         for status in ("starting", "draining", "stopped"):
             engine.status = status
             for response in (await http.get("/health"), await http.complete(), await http.chat(stream=True)):
@@ -148,3 +153,22 @@ async def test_starting_comes_before_the_model_is_known(http, engine):
     engine.status, engine.names = "starting", ()
     assert_error(await http.complete(), 503, kind="service_unavailable")
     assert (await http.get("/v1/models")).json()["data"] == []
+    assert_error(await http.get("/v1/models/fake"), 503, kind="service_unavailable")
+
+
+async def test_an_error_while_sending_is_not_an_event(engine):
+    """The connection is broken then, so that writing to it would only fail again."""
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+        if len(sent) == 2:
+            raise ZeroDivisionError
+
+    params = [SamplingParams()]
+    job = Job(prompts=["a b"], params=params, priority=0, tenant=None)
+    reply = CompletionReply("fake", choices_per_prompt=1, include_usage=False)
+    with pytest.raises(ZeroDivisionError):
+        await EventStream(Choices(engine, job, "x"), reply)({}, asyncio.Event().wait, send)
+    assert len(sent) == 2
+    assert not engine.live

@@ -26,11 +26,12 @@ async def test_everything_reaches_the_engine(http, engine, endpoint):
         "seed": 11,
         "ignore_eos": True,
         "max_tokens": 4,
+        "skip_special_tokens": False,
     }
-    response = await ask(http, endpoint, **values, stop=["x", "y"], user="joe", priority=-3)
+    response = await ask(http, endpoint, **values, stop=["x", "y"], stop_token_ids=[3, 4], user="joe", priority=-3)
     assert response.status_code == 200
     (call,) = engine.calls
-    assert call["params"] == SamplingParams(**values, stop=("x", "y"))
+    assert call["params"] == SamplingParams(**values, stop=("x", "y"), stop_token_ids=(3, 4))
     assert (call["tenant"], call["priority"]) == ("joe", -3)
     assert call["request_id"] == response.json()["id"] + "-0"
 
@@ -38,6 +39,7 @@ async def test_everything_reaches_the_engine(http, engine, endpoint):
 @both
 async def test_null_is_the_default(http, engine, endpoint):
     names = "temperature top_p top_k min_p seed stop ignore_eos n stream stream_options user priority max_tokens"
+    names += " stop_token_ids skip_special_tokens chat_template_kwargs tools prompt_logprobs truncate_prompt_tokens"
     assert (await ask(http, endpoint, **dict.fromkeys(names.split()))).status_code == 200
     (call,) = engine.calls
     assert call["params"] == SamplingParams(max_tokens=16 if endpoint == "completions" else None)
@@ -67,6 +69,8 @@ async def test_stop(http, engine, stop, seen):
         *[("stream", value) for value in ("yes", 1)],
         *[("priority", value) for value in ("high", 1.5, HUGE, True)],
         ("user", 5),
+        *[("stop_token_ids", value) for value in (5, [-1], [HUGE], [1] * 17)],
+        ("skip_special_tokens", 1),
         ("ignore_eos", "no"),
         ("stream_options", {"include_usage": True}),
     ],
@@ -98,6 +102,8 @@ async def test_numbers_that_are_none(http, endpoint, name, text):
         {"response_format": {"type": "text"}, "tools": [], "tool_choice": "auto", "functions": None, "best_of": 1},
         {"tool_choice": "none", "echo": False, "suffix": None, "repetition_penalty": 1.0, "modalities": ["text"]},
         {"metadata": {"a": "b"}, "store": True, "service_tier": "auto", "parallel_tool_calls": True, "unknown": [1]},
+        {"bad_words": [], "documents": [], "grammar": "", "mirostat": 0, "length_penalty": 1.0, "typical_p": 1},
+        {"use_beam_search": False, "continue_final_message": False, "include_stop_str_in_output": False},
     ],
 )
 async def test_what_asks_for_nothing_is_accepted(http, endpoint, values):
@@ -128,6 +134,18 @@ async def test_what_asks_for_nothing_is_accepted(http, endpoint, values):
         ("modalities", ["text", "audio"]),
         ("guided_json", {}),
         ("guided_regex", "("),
+        ("bad_words", ["x"]),
+        ("prompt_logprobs", 0),
+        ("continue_final_message", True),
+        ("truncate_prompt_tokens", 1),
+        ("length_penalty", 0.5),
+        ("use_beam_search", True),
+        ("typical_p", 0.9),
+        ("mirostat", 2),
+        ("grammar", "root ::= x"),
+        ("documents", [{"text": "x"}]),
+        ("allowed_token_ids", [1]),
+        ("include_stop_str_in_output", True),
         ("response_format", {"type": "json_object"}),
         ("response_format", {"type": "json_schema", "json_schema": None}),
         ("response_format", {"type": "banana"}),
@@ -159,14 +177,30 @@ async def test_choices_have_seeds_of_their_own(http, engine, seed, seen):
 
 
 @pytest.mark.parametrize(
-    ("body", "param"),
+    ("name", "value"),
     [
-        ({"stop": ["x"] * 500_000}, "stop"),
-        ({"n": 10**6}, "n"),
-        ({"logit_bias": {str(number): 1 for number in range(100_000)}}, "logit_bias"),
+        ("stop", ["x"] * 500_000),
+        ("stop_token_ids", [1] * 500_000),
+        ("n", 10**6),
+        ("logit_bias", {str(number): 1 for number in range(100_000)}),
+        ("tools", [[]] * 1_500_000),
+        ("chat_template_kwargs", {"x": [[]] * 1_500_000}),
+        ("messages", [{"role": "user", "content": ""}] * 100_000),
+        ("prompt", [[]] * 1_500_000),
+        ("prompt", [1] * 500_000),
     ],
 )
-async def test_cheap_to_ask_is_cheap_to_refuse(http, body, param):
+async def test_cheap_to_ask_is_cheap_to_refuse(http, name, value):
+    """Without care each list within costs time, most of it in the garbage collector."""
+    prompt = {"prompt": "a"} if name == "prompt" else {"messages": [{"role": "user", "content": "a"}]}
+    data = json.dumps({"model": "fake", **prompt, name: value}).encode()
     start = time.process_time()
-    assert_error(await http.chat(**body), 400, param=param)
-    assert time.process_time() - start < 2
+    path = "/v1/completions" if name == "prompt" else "/v1/chat/completions"
+    assert_error(await http.post(path, content=data), 400)
+    assert time.process_time() - start < 0.3
+
+
+async def test_odd_values_of_unsupported_fields(http):
+    for text in (b'"\\ud800"', b'{"type":  "text"' + b" " * 100 + b"}"):
+        body = b'{"model": "fake", "prompt": "a", "response_format": ' + text + b"}"
+        assert_error(await http.post("/v1/completions", content=body), 400)
