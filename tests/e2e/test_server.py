@@ -14,7 +14,7 @@ FAKE = {"CORELM_EXECUTOR": "fake", "CORELM_TOKENIZER": "fake", "CORELM_MODEL": "
 
 
 def complete(server, max_tokens=8, **body):
-    body = {"model": "fake", "prompt": "hello", "max_tokens": max_tokens, "ignore_eos": True, **body}
+    body = {"model": "fake", "prompt": "hello", "max_tokens": max_tokens, "ignore_eos": True, "temperature": 0, **body}
     request = urllib.request.Request(
         f"{server.url}/v1/completions", json.dumps(body).encode(), {"content-type": "application/json"}
     )
@@ -47,10 +47,23 @@ def test_the_port_is_open_and_red_while_the_model_loads(serve):
     server.wait_ready()
     status, body = complete(server)
     assert status == 200
-    assert json.loads(body)["usage"] == {"prompt_tokens": 5, "completion_tokens": 8, "total_tokens": 13}
+    assert json.loads(body)["usage"] == {
+        "prompt_tokens": 5,
+        "completion_tokens": 8,
+        "total_tokens": 13,
+        "prompt_tokens_details": {"cached_tokens": 0},
+    }
     code, output = server.stop()
     assert code == 0
     assert server.url in output
+
+
+def test_cached_prompt_tokens_are_reported(serve):
+    server = serve(**FAKE)
+    server.wait_ready()
+    bodies = [json.loads(complete(server, prompt="x" * 40)[1]) for _ in range(2)]
+    assert [body["usage"]["prompt_tokens_details"]["cached_tokens"] for body in bodies] == [0, 32]
+    assert bodies[0]["choices"] == bodies[1]["choices"]
 
 
 def test_a_failed_load_is_one_line(serve):

@@ -12,12 +12,19 @@ from msgspec import UNSET, UnsetType
 from corelm.api import RequestOutput
 
 
+class PromptTokensDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """Which prompt tokens cost less."""
+
+    cached_tokens: int
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of a whole HTTP request. Each prompt counts once, however many choices it has."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    prompt_tokens_details: PromptTokensDetails
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +60,7 @@ class Reply(ABC):
         self._choices_per_prompt = choices_per_prompt
         self._include_usage = include_usage
         self._prompt_tokens = 0
+        self._cached_tokens = 0
         self._completion_tokens = 0
 
     @abstractmethod
@@ -85,12 +93,14 @@ class Reply(ABC):
         self._completion_tokens += last.completion_tokens
         if index % self._choices_per_prompt == 0:
             self._prompt_tokens += last.prompt_tokens
+            self._cached_tokens += last.cached_tokens
 
     def _usage(self) -> Usage:
         return Usage(
             prompt_tokens=self._prompt_tokens,
             completion_tokens=self._completion_tokens,
             total_tokens=self._prompt_tokens + self._completion_tokens,
+            prompt_tokens_details=PromptTokensDetails(cached_tokens=self._cached_tokens),
         )
 
     def _envelope(self, name: str, choices: Sequence[Choice], **usage: Any) -> Envelope:

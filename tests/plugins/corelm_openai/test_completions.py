@@ -30,7 +30,12 @@ async def test_shape(http):
         "object": "text_completion",
         "model": "fake",
         "choices": [{"index": 0, "text": "a b a b a b ", "logprobs": None, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 2, "completion_tokens": 6, "total_tokens": 8},
+        "usage": {
+            "prompt_tokens": 2,
+            "completion_tokens": 6,
+            "total_tokens": 8,
+            "prompt_tokens_details": {"cached_tokens": 0},
+        },
     }
 
 
@@ -56,7 +61,12 @@ async def test_usage_chunk_only_when_asked(http, include):
     if include:
         *events, last = events
         assert last["choices"] == []
-        assert last["usage"] == {"prompt_tokens": 2, "completion_tokens": 6, "total_tokens": 8}
+        assert last["usage"] == {
+            "prompt_tokens": 2,
+            "completion_tokens": 6,
+            "total_tokens": 8,
+            "prompt_tokens_details": {"cached_tokens": 0},
+        }
         assert all(event["usage"] is None for event in events)
     assert all(event["choices"] and not event.get("usage") for event in events)
 
