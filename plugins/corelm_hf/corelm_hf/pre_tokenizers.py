@@ -15,6 +15,8 @@ class PreTokenizer(NamedTuple):
 
     pattern: str | None = None
     """None is the pattern of GPT-2, which the library has built in."""
+    single_digits: bool = False
+    """Every digit is a piece of its own, before the pattern is applied to what lies between."""
     nfc: bool = False
     """Text is first brought into Unicode's composed form."""
     ignore_merges: bool = False
@@ -24,7 +26,10 @@ class PreTokenizer(NamedTuple):
 
     def splitter(self) -> pre_tokenizers.PreTokenizer:
         if self.pattern is None:
-            return pre_tokenizers.ByteLevel(add_prefix_space=False)
+            words = pre_tokenizers.ByteLevel(add_prefix_space=False)
+            if self.single_digits:
+                return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), words])
+            return words
         split = pre_tokenizers.Split(Regex(self.pattern), behavior="isolated")
         return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
@@ -51,9 +56,7 @@ _GPT4O = PreTokenizer(
 _BY_NAME = {
     "default": _GPT2,
     "gpt-2": _GPT2,
-    # SmolLM's own file isolates digits first; transformers reads this name as GPT-2's way, and so do we. The two
-    # differ only in how spaces before a digit are grouped.
-    "smollm": _GPT2,
+    "smollm": PreTokenizer(single_digits=True),
     "llama3": _LLAMA3,
     "llama-v3": _LLAMA3,
     "llama-bpe": _LLAMA3,

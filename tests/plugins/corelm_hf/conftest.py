@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from corelm_hf.resolve import resolve_model
 from corelm_hf.tokenizer import HfTokenizer
 from hf_tiny import load
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, pre_tokenizers
 
 MakeDir = Callable[..., Path]
 
@@ -58,4 +58,10 @@ def reference(transformers):
     """transformers' tokenizer for the demo model."""
     model = resolve_model("demo")
     assert model is not None
-    return transformers.AutoTokenizer.from_pretrained(model.path.parent, gguf_file=model.path.name)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model.path.parent, gguf_file=model.path.name)
+    # The model's own tokenizer isolates digits first; transformers' reading of the GGUF leaves that out.
+    backend = tokenizer.backend_tokenizer
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    return tokenizer

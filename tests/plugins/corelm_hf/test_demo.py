@@ -42,6 +42,11 @@ def test_any_text_encodes_as_in_transformers(demo, reference, text):
     assert demo.encode(text) == reference(text)["input_ids"]
 
 
+def test_spaces_before_a_digit_stay_together(demo):
+    pieces = [demo.decode([token]) for token in demo.encode("a   12  3")]
+    assert pieces == ["a", "   ", "1", "2", "  ", "3"]
+
+
 def test_facts(demo, reference):
     assert demo.vocab_size == len(reference) == 49152
     assert demo.eos_token_ids == {reference.eos_token_id}
