@@ -109,7 +109,7 @@ def _free(executor: Executor) -> None:
     """Shut down an executor after a failure, which is what the user must hear of."""
     try:
         executor.shutdown()
-    except Exception:
+    except (Exception, SystemExit):
         logger.exception("the executor failed to shut down")
 
 

@@ -207,7 +207,8 @@ async def test_what_was_taken_but_not_counted_yet_is_waiting():
     await engine.stop()
 
 
-def test_a_failed_load_is_what_the_user_hears_of(monkeypatch):
+@pytest.mark.parametrize("error", [AttributeError("no workers"), SystemExit(3)], ids=by_name)
+def test_a_failed_load_is_what_the_user_hears_of(monkeypatch, error):
     from corelm.assembly import create_engine
 
     class HalfBuilt(FakeExecutor):
@@ -215,7 +216,7 @@ def test_a_failed_load_is_what_the_user_hears_of(monkeypatch):
             raise ModelLoadError("weights missing; fetch them")
 
         def shutdown(self):
-            raise AttributeError("no workers")
+            raise error
 
     monkeypatch.setattr("corelm_fake._Scripted", lambda settings, context: HalfBuilt())
     engine = create_engine("fake", executor="fake", tokenizer="fake")

@@ -1,15 +1,11 @@
 """Tiny tokenizers made on the spot, and the demo model's, ours and transformers'."""
 
 import json
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from corelm_hf.resolve import resolve_model
 from corelm_hf.tokenizer import HfTokenizer
 from hf_tiny import load

@@ -1,11 +1,6 @@
 import asyncio
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from corelm_openai.settings import OpenAISettings
 from openai_fakes import FakeEngine
 from openai_http import Http, RealServer
