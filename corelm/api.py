@@ -18,12 +18,28 @@ from corelm.contracts.frontend import (
     FrontendContext,
     ModelCard,
     Prompt,
+    RequestOptions,
     ResultStream,
 )
 from corelm.contracts.model import ResolvedModel
-from corelm.contracts.scheduling import PolicyContext, RequestView, SchedulingPolicy
+from corelm.contracts.observer import (
+    EngineInfo,
+    Event,
+    FirstToken,
+    Observer,
+    ObserverContext,
+    Outcome,
+    RequestFinished,
+    RequestPreempted,
+    RequestQueued,
+    RequestScheduled,
+    RequestTimeline,
+    StepFinished,
+)
+from corelm.contracts.scheduling import PolicyContext, RequestView, SchedulingPolicy, ServedTokens
 from corelm.contracts.tokenizer import Chat, IncrementalDecoder, Tokenizer, TokenizerContext
 from corelm.errors import (
+    BatchError,
     ConfigurationError,
     CorelmError,
     DuplicateRequestError,
@@ -32,44 +48,60 @@ from corelm.errors import (
     InvalidRequestError,
     ModelLoadError,
     PluginError,
+    QueueFullError,
     RequestFailedError,
     StartupError,
 )
 from corelm.hookspecs import Register, hookimpl
-from corelm.outputs import EngineStats, FinishReason, RequestOutput
-from corelm.sampling import SamplingParams
+from corelm.outputs import EngineStats, FinishReason, RequestOutput, TokenLogprobs
+from corelm.sampling import BeamSearch, SamplingParams
 
 API_VERSION = (0, 1)
 """Version of this contract. A plugin module may declare ``corelm_api = (minimum, below)``, two such tuples."""
 
 __all__ = [
     "API_VERSION",
+    "BatchError",
+    "BeamSearch",
     "Chat",
     "ConfigurationError",
     "CorelmError",
     "DuplicateRequestError",
     "EngineClient",
     "EngineDeadError",
+    "EngineInfo",
     "EngineStats",
     "EngineStatus",
     "EngineStoppedError",
+    "Event",
     "Executor",
     "ExecutorContext",
     "ExecutorInfo",
     "FinishReason",
+    "FirstToken",
     "Frontend",
     "FrontendContext",
     "IncrementalDecoder",
     "InvalidRequestError",
     "ModelCard",
     "ModelLoadError",
+    "Observer",
+    "ObserverContext",
+    "Outcome",
     "PluginError",
     "PolicyContext",
     "Progress",
     "Prompt",
+    "QueueFullError",
     "Register",
     "RequestFailedError",
+    "RequestFinished",
+    "RequestOptions",
     "RequestOutput",
+    "RequestPreempted",
+    "RequestQueued",
+    "RequestScheduled",
+    "RequestTimeline",
     "RequestView",
     "ResolvedModel",
     "ResultStream",
@@ -77,10 +109,13 @@ __all__ = [
     "SchedulingPolicy",
     "SequenceSlice",
     "SequenceStart",
+    "ServedTokens",
     "SimpleExecutor",
     "StartupError",
+    "StepFinished",
     "StepPlan",
     "StepResult",
+    "TokenLogprobs",
     "Tokenizer",
     "TokenizerContext",
     "hookimpl",

@@ -8,13 +8,17 @@ from typing import Any
 
 from corelm.contracts.executor import Executor, ExecutorContext, ExecutorInfo, Progress
 from corelm.contracts.model import ResolvedModel
+from corelm.contracts.observer import ObserverContext
 from corelm.contracts.scheduling import PolicyContext
 from corelm.contracts.tokenizer import Tokenizer, TokenizerContext
 from corelm.engine.async_engine import AsyncEngine
 from corelm.engine.engine import Engine
 from corelm.engine.intake import Intake
+from corelm.engine.observing import Observing
+from corelm.engine.prompts import PromptReader
 from corelm.errors import ModelLoadError, PluginError, StartupError, describe
 from corelm.plugins import PluginHost, Registration
+from corelm.scheduler.memory import KVMemory
 from corelm.scheduler.scheduler import Scheduler
 from corelm.settings.core import Settings
 from corelm.settings.load import bootstrap, load_settings
@@ -41,14 +45,26 @@ def configure(model: str | None, overrides: dict[str, Any]) -> tuple[Settings, P
 
 def build_engine(settings: Settings, host: PluginHost) -> AsyncEngine:
     """An engine that is ready to be started. Raises `PluginError` if a selected plugin is not there."""
+    observing = create_observers(settings, host)
     return AsyncEngine(
-        engine_loader(settings, host),
+        engine_loader(settings, host, observing),
         names=settings.served_model_name or (),
         iteration_timeout_s=settings.iteration_timeout_s,
+        max_waiting=settings.max_waiting,
+        observing=observing,
+        stats_interval_s=settings.stats_interval_s,
     )
 
 
-def engine_loader(settings: Settings, host: PluginHost) -> Callable[[Progress], Engine]:
+def create_observers(settings: Settings, host: PluginHost) -> Observing:
+    """The observers that were selected, each once."""
+    chosen = [host.select("observer", name) for name in dict.fromkeys(settings.observers)]
+    return Observing(
+        [(str(one), host.create(one, ObserverContext(settings=settings.plugin(one.name)))) for one in chosen]
+    )
+
+
+def engine_loader(settings: Settings, host: PluginHost, observing: Observing) -> Callable[[Progress], Engine]:
     """Selects the plugins now; the returned function loads the model."""
     executor = host.select("executor", settings.executor)
     scheduler = host.select("scheduler", settings.scheduler)
@@ -62,7 +78,7 @@ def engine_loader(settings: Settings, host: PluginHost) -> Callable[[Progress], 
             loading = pool.submit(host.create, tokenizer, context)
             runner, info = _load_executor(settings, host, executor, model, progress)
             try:
-                return _assemble(settings, host, scheduler, model, runner, info, loading.result())
+                return _assemble(settings, host, scheduler, observing, model, runner, info, loading.result())
             except BaseException:
                 _free(runner)
                 raise
@@ -82,6 +98,7 @@ def _load_executor(
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,
         kv_cache_tokens=settings.kv_cache_tokens,
+        swap_tokens=settings.swap_tokens,
     )
     executor: Executor = host.create(registration, context)
     try:
@@ -117,26 +134,40 @@ def _assemble(
     settings: Settings,
     host: PluginHost,
     scheduler: Registration,
+    observing: Observing,
     model: ResolvedModel,
     executor: Executor,
     info: ExecutorInfo,
     tokenizer: Tokenizer,
 ) -> Engine:
     policy = host.create(scheduler, PolicyContext(settings=settings.plugin(scheduler.name)))
-    mechanism = Scheduler(
-        policy,
+    memory = KVMemory(
         num_blocks=info.num_blocks,
         block_size=info.block_size,
+        num_swap_blocks=info.num_swap_blocks,
+        prefix_cache=settings.prefix_cache and "prefix_cache" in info.capabilities,
+    )
+    mechanism = Scheduler(
+        policy,
+        memory,
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,
         clock=time.monotonic,
-        prefix_cache=settings.prefix_cache and "prefix_cache" in info.capabilities,
+        can_fork={"prefix_cache", "copy_blocks"} <= info.capabilities,
     )
-    intake = Intake(
+    prompts = PromptReader(
         tokenizer,
         max_model_len=info.max_model_len,
         kv_tokens=info.num_blocks * info.block_size,
         vocab_size=min(info.vocab_size, tokenizer.vocab_size),
     )
+    intake = Intake(tokenizer, prompts, capabilities=info.capabilities)
     logger.debug("tokens that end a generation: %s", sorted(tokenizer.eos_token_ids))
-    return Engine(model_name=model.name, executor=executor, info=info, scheduler=mechanism, intake=intake)
+    return Engine(
+        model_name=model.name,
+        executor=executor,
+        info=info,
+        scheduler=mechanism,
+        intake=intake,
+        observing=observing,
+    )

@@ -1,5 +1,10 @@
 """Every error corelm raises on purpose. Frontends map them to their protocol; the CLI prints them as one line."""
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from corelm.outputs import RequestOutput
+
 
 class CorelmError(Exception):
     """Base of all errors that corelm raises on purpose."""
@@ -30,8 +35,20 @@ class EngineStoppedError(CorelmError):
     """The engine is not taking requests: still loading, draining, or stopped."""
 
 
+class QueueFullError(CorelmError):
+    """As many requests wait as the setting max_waiting allows; trying again later helps."""
+
+
 class RequestFailedError(CorelmError):
     """One request failed while it ran; the others go on."""
+
+
+class BatchError(RequestFailedError):
+    """Some requests of a batch failed; `results` holds what there is for each, outputs and errors."""
+
+    def __init__(self, message: str, results: "list[list[RequestOutput] | CorelmError]") -> None:
+        super().__init__(message)
+        self.results = results
 
 
 class StartupError(CorelmError):

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from corelm.contracts.executor import Executor, ExecutorContext
 from corelm.contracts.frontend import Frontend, FrontendContext
 from corelm.contracts.model import ResolvedModel
+from corelm.contracts.observer import Observer, ObserverContext
 from corelm.contracts.scheduling import PolicyContext, SchedulingPolicy
 from corelm.contracts.tokenizer import Tokenizer, TokenizerContext
 
@@ -65,6 +66,11 @@ def corelm_register_tokenizers(register: Register[TokenizerContext, Tokenizer]) 
 @hookspec
 def corelm_register_frontends(register: Register[FrontendContext, Frontend]) -> None:
     """Register frontends, which talk to clients."""
+
+
+@hookspec
+def corelm_register_observers(register: Register[ObserverContext, Observer]) -> None:
+    """Register observers, which are told what the engine does. Any number can be selected."""
 
 
 @hookspec(firstresult=True)

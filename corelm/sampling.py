@@ -1,6 +1,7 @@
 """Per-request generation parameters, validated once, here."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -8,29 +9,73 @@ from corelm.errors import InvalidRequestError
 
 MAX_STOP_STRINGS = 16
 MAX_STOP_LENGTH = 1024
+MAX_BAD_WORDS = 256
+MAX_TOKEN_IDS = 4096
+"""Most entries of `logit_bias` and `allowed_token_ids`."""
+MAX_LOGPROBS = 64
+MAX_CHOICES = 128
+MAX_BEAM_WIDTH = 16
 SEED_RANGE = range(-(2**63), 2**63)
 GREEDY_BELOW = 1e-5
 """Temperatures below this are greedy: dividing by them would overflow."""
 
 
-def _refuse(param: str, message: str) -> InvalidRequestError:
+def refuse(param: str, message: str) -> InvalidRequestError:
+    """The error for a parameter, whose name begins the message."""
     return InvalidRequestError(f"{param} {message}", param=param)
 
 
-def _check_int(param: str, value: Any, low: int, high: int) -> None:
+def check_int(param: str, value: Any, low: int, high: int) -> None:
+    """Raise `InvalidRequestError` unless `value` is an integer in [low, high]."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _refuse(param, f"must be an integer, not {type(value).__name__}")
+        raise refuse(param, f"must be an integer, not {type(value).__name__}")
     if not low <= value <= high:
-        raise _refuse(param, f"must be between {low} and {high}")
+        raise refuse(param, f"must be between {low} and {high}")
 
 
-def _check_float(param: str, value: Any, low: float, high: float, *, open_low: bool = False) -> None:
+def check_float(param: str, value: Any, low: float, high: float, *, open_low: bool = False) -> None:
+    """Raise `InvalidRequestError` unless `value` is a number in [low, high], or (low, high] with `open_low`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _refuse(param, f"must be a number, not {type(value).__name__}")
+        raise refuse(param, f"must be a number, not {type(value).__name__}")
     above = value > low if open_low else value >= low
     if not (above and value <= high):  # so written, NaN is refused too
         bracket = "(" if open_low else "["
-        raise _refuse(param, f"must be a finite number in {bracket}{low:g}, {high:g}]")
+        raise refuse(param, f"must be a finite number in {bracket}{low:g}, {high:g}]")
+
+
+def _check_texts(param: str, value: Any, most: int) -> None:
+    if not isinstance(value, tuple | list) or len(value) > most:
+        raise refuse(param, f"must be a list of at most {most} strings")
+    for text in value:
+        if not isinstance(text, str):
+            raise refuse(param, f"must hold strings, not {type(text).__name__}")
+        if not 0 < len(text) <= MAX_STOP_LENGTH:
+            raise refuse(param, f"strings must have 1 to {MAX_STOP_LENGTH} characters")
+
+
+def _check_token_ids(param: str, value: Any, most: int) -> None:
+    if not isinstance(value, tuple | list) or len(value) > most:
+        raise refuse(param, f"must be a list of at most {most} token ids")
+    for token in value:
+        check_int(param, token, 0, 2**31 - 1)
+
+
+class BeamSearch(msgspec.Struct, frozen=True, kw_only=True):
+    """Look for the most probable output among `width` beginnings at a time, as transformers does."""
+
+    width: int
+    """1 to 16."""
+    length_penalty: float = 1.0
+    """Scores are log-probabilities divided by the length to this power: above 0 favours long outputs."""
+    early_stopping: bool | Literal["never"] = False
+    """True ends with the first `width` finished outputs, False when a better one is unlikely, ``never`` when none is
+    possible."""
+
+    def __post_init__(self) -> None:
+        check_int("beam.width", self.width, 1, MAX_BEAM_WIDTH)
+        check_float("beam.length_penalty", self.length_penalty, -10.0, 10.0)
+        if self.early_stopping not in (True, False, "never"):
+            raise refuse("beam.early_stopping", 'must be true, false or "never"')
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +84,12 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     Raises `InvalidRequestError`, whose `param` names the field, on any value out of range.
     """
 
+    n: int = 1
+    """Choices to return. They share the prompt; choice i draws with seed + i."""
+    best_of: int | None = None
+    """Generate this many and return the `n` with the highest mean log-probability. Not less than `n`."""
+    beam: BeamSearch | None = None
+    """Search instead of sampling; returns the `n` best outputs at the end."""
     temperature: float = 1.0
     """0 to 2. Below 1e-5 decoding is greedy: the most probable token, ties to the lowest id."""
     top_p: float = 1.0
@@ -47,44 +98,125 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """Keep only this many most probable tokens; -1 or 0 keeps all."""
     min_p: float = 0.0
     """Drop tokens less probable than this fraction of the most probable one, in [0, 1]."""
+    presence_penalty: float = 0.0
+    """-2 to 2, subtracted from the logits of tokens that the output contains."""
+    frequency_penalty: float = 0.0
+    """-2 to 2, subtracted once for each time that the output contains the token."""
+    repetition_penalty: float = 1.0
+    """Above 0 to 10: positive logits of tokens in prompt or output are divided by it, negative ones multiplied."""
+    logit_bias: Mapping[int, float] = {}
+    """-100 to 100, added to the logits of token ids."""
+    allowed_token_ids: tuple[int, ...] | None = None
+    """Sample nothing but these."""
+    bad_words: tuple[str, ...] = ()
+    """Texts that may not be generated, as their own tokens, at the beginning of a word or within one."""
     seed: int | None = None
     """64-bit seed. With one, the tokens depend on nothing but the request itself."""
     max_tokens: int | None = None
-    """At most this many new tokens; None means as many as the context holds."""
+    """At most this many new tokens; None means as many as the context holds. 0 only reads the prompt."""
+    min_tokens: int = 0
+    """Do not end before there are this many new tokens."""
     stop: tuple[str, ...] = ()
     """Generation ends before the first of these strings; the string itself is not returned."""
     stop_token_ids: tuple[int, ...] = ()
     """Generation ends at any of these tokens, besides the model's own end tokens."""
+    include_stop_str_in_output: bool = False
+    """Return the stop string, or the text of the token that ended the output, as well."""
     ignore_eos: bool = False
     """Do not end at the model's end tokens (benchmarks)."""
     skip_special_tokens: bool = True
     """Leave special tokens out of the text."""
+    spaces_between_special_tokens: bool = True
+    """Where a tokenizer puts spaces between special tokens that are shown, keep them."""
+    logprobs: int | None = None
+    """Report the log-probability of each new token, and those of this many most probable ones, 0 to 64."""
+    prompt_logprobs: int | None = None
+    """The same for the tokens of the prompt."""
+    truncate_prompt_tokens: int | None = None
+    """Keep only this many tokens of the prompt, its last ones; -1 keeps what the context holds."""
 
     def __post_init__(self) -> None:
-        _check_float("temperature", self.temperature, 0.0, 2.0)
-        _check_float("top_p", self.top_p, 0.0, 1.0, open_low=True)
-        _check_int("top_k", self.top_k, -1, 2**31 - 1)
-        _check_float("min_p", self.min_p, 0.0, 1.0)
-        if self.seed is not None:
-            _check_int("seed", self.seed, SEED_RANGE.start, SEED_RANGE.stop - 1)
-        if self.max_tokens is not None:
-            _check_int("max_tokens", self.max_tokens, 1, 2**31 - 1)
-        self._check_stop()
+        self._check_choices()
+        self._check_picking()
+        self._check_edits()
+        self._check_ending()
+        for name in ("logprobs", "prompt_logprobs"):
+            if getattr(self, name) is not None:
+                check_int(name, getattr(self, name), 0, MAX_LOGPROBS)
+        if self.truncate_prompt_tokens is not None and self.truncate_prompt_tokens != -1:
+            check_int("truncate_prompt_tokens", self.truncate_prompt_tokens, 1, 2**31 - 1)
+        if self.beam is not None:
+            self._check_beam(self.beam)
 
-    def _check_stop(self) -> None:
-        if not isinstance(self.stop, tuple | list) or len(self.stop) > MAX_STOP_STRINGS:
-            raise _refuse("stop", f"must be a list of at most {MAX_STOP_STRINGS} strings")
-        for text in self.stop:
-            if not isinstance(text, str):
-                raise _refuse("stop", f"must hold strings, not {type(text).__name__}")
-            if not 0 < len(text) <= MAX_STOP_LENGTH:
-                raise _refuse("stop", f"strings must have 1 to {MAX_STOP_LENGTH} characters")
-        if not isinstance(self.stop_token_ids, tuple | list) or len(self.stop_token_ids) > MAX_STOP_STRINGS:
-            raise _refuse("stop_token_ids", f"must be a list of at most {MAX_STOP_STRINGS} token ids")
-        for token in self.stop_token_ids:
-            _check_int("stop_token_ids", token, 0, 2**31 - 1)
+    def _check_choices(self) -> None:
+        check_int("n", self.n, 1, MAX_CHOICES)
+        if self.best_of is not None:
+            check_int("best_of", self.best_of, 1, MAX_CHOICES)
+            if self.best_of < self.n:
+                raise refuse("best_of", f"must be at least n, which is {self.n}")
+
+    def _check_picking(self) -> None:
+        check_float("temperature", self.temperature, 0.0, 2.0)
+        check_float("top_p", self.top_p, 0.0, 1.0, open_low=True)
+        check_int("top_k", self.top_k, -1, 2**31 - 1)
+        check_float("min_p", self.min_p, 0.0, 1.0)
+        if self.seed is not None:
+            check_int("seed", self.seed, SEED_RANGE.start, SEED_RANGE.stop - 1)
+
+    def _check_edits(self) -> None:
+        check_float("presence_penalty", self.presence_penalty, -2.0, 2.0)
+        check_float("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
+        check_float("repetition_penalty", self.repetition_penalty, 0.0, 10.0, open_low=True)
+        if not isinstance(self.logit_bias, Mapping) or len(self.logit_bias) > MAX_TOKEN_IDS:
+            raise refuse("logit_bias", f"must map at most {MAX_TOKEN_IDS} token ids to numbers")
+        for token, bias in self.logit_bias.items():
+            check_int("logit_bias", token, 0, 2**31 - 1)
+            check_float("logit_bias", bias, -100.0, 100.0)
+        if self.allowed_token_ids is not None:
+            _check_token_ids("allowed_token_ids", self.allowed_token_ids, MAX_TOKEN_IDS)
+            if not self.allowed_token_ids:
+                raise refuse("allowed_token_ids", "must not be empty")
+        _check_texts("bad_words", self.bad_words, MAX_BAD_WORDS)
+
+    def _check_ending(self) -> None:
+        if self.max_tokens is not None:
+            check_int("max_tokens", self.max_tokens, 0, 2**31 - 1)
+        check_int("min_tokens", self.min_tokens, 0, 2**31 - 1)
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise refuse("min_tokens", f"must be at most max_tokens, which is {self.max_tokens}")
+        _check_texts("stop", self.stop, MAX_STOP_STRINGS)
+        _check_token_ids("stop_token_ids", self.stop_token_ids, MAX_STOP_STRINGS)
+
+    def _check_beam(self, beam: BeamSearch) -> None:
+        if self.n > beam.width:
+            raise refuse("n", f"must be at most beam.width, which is {beam.width}")
+        for name in _NOT_WITH_BEAM:
+            if getattr(self, name) != _FIELD_DEFAULTS[name]:
+                raise refuse(name, "does not go together with beam search")
+        if self.max_tokens == 0:
+            raise refuse("max_tokens", "must be at least 1 with beam search")
 
     @property
     def greedy(self) -> bool:
         """Whether the most probable token is always taken."""
         return self.temperature < GREEDY_BELOW
+
+    @property
+    def num_sequences(self) -> int:
+        """Outputs that are generated for the `n` that are returned."""
+        return self.n if self.best_of is None else self.best_of
+
+
+_NOT_WITH_BEAM = (
+    "best_of",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "logit_bias",
+    "allowed_token_ids",
+    "bad_words",
+    "min_tokens",
+    "stop",
+    "logprobs",
+)
+_FIELD_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(SamplingParams)} | {"logit_bias": {}}

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from corelm.contracts.model import ResolvedModel
+from corelm.outputs import TokenLogprobs
 from corelm.sampling import SamplingParams
 
 Progress = Callable[[float, str], None]
@@ -35,6 +36,9 @@ class ExecutorContext(msgspec.Struct, frozen=True, kw_only=True):
     """No plan computes more tokens than this."""
     kv_cache_tokens: int | None = None
     """Size of the KV cache in tokens."""
+    swap_tokens: int = 0
+    """Tokens whose keys and values preempted sequences may keep in host memory. An executor that cannot swap ignores it
+    and reports no swap blocks."""
 
 
 class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +54,20 @@ class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     device: str
     capabilities: frozenset[str] = frozenset()
-    """Optional abilities. ``prefix_cache``: a sequence's first slice may start beyond 0, at a multiple of the block
-    size; the blocks before it were computed for another sequence with the same beginning, and are only read."""
+    """Optional abilities; the engine refuses or does without what is not there.
+
+    ``prefix_cache``: a sequence's first slice may start beyond 0; the blocks before it were computed for another
+    sequence with the same beginning, and are only read.
+    ``copy_blocks``: `StepPlan.copies`; together with ``prefix_cache`` it lets sequences fork.
+    ``logprobs``: `SamplingParams.logprobs` and `prompt_logprobs`.
+    ``penalties``: the presence, frequency and repetition penalty.
+    ``token_masks``: `logit_bias`, `allowed_token_ids`, `bad_words` and `min_tokens`.
+    """
+    num_swap_blocks: int = 0
+    """Blocks in host memory, with ids of their own from 0. Needs ``prefix_cache``, whose way of starting resumes."""
+    pipeline_depth: int = 1
+    """Steps that may be submitted before the first of them is collected. With 2 a slice may compute the token that the
+    step before it samples; the plan is the same, and the executor knows the token by then."""
     details: Mapping[str, str] = {}
     """Lines for the start-up banner, such as ``{"threads": "8"}``."""
 
@@ -67,6 +83,10 @@ class SequenceStart(msgspec.Struct, frozen=True, kw_only=True):
     """How many of `token_ids` are prompt. The rest were sampled before the sequence was released."""
     sampling: SamplingParams
     """`seed` is always set. The draw for output token i may depend only on `seed` and i."""
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    """Token sequences that may not appear: the last token of one is not sampled after its others."""
+    end_token_ids: tuple[int, ...] = ()
+    """Not sampled before there are `sampling.min_tokens` output tokens; empty if that is 0."""
 
 
 class SequenceSlice(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,9 +102,10 @@ class SequenceSlice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One step: first forget `released`, then add `started`, then compute `slices`.
+    """One step: forget `released`, do `copies`, `swap_out` and `swap_in`, add `started`, then compute `slices`.
 
-    A sequence appears in at most one slice.
+    Steps take effect in the order in which they are submitted. Block operations are pairs (from, to), done in their
+    order. A sequence appears in at most one slice.
     """
 
     step_id: int
@@ -92,6 +113,12 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True):
     released: tuple[int, ...] = ()
     """Sequences (finished, aborted or preempted) whose state and block table are forgotten. An id that the
     executor does not hold is ignored."""
+    copies: tuple[tuple[int, int], ...] = ()
+    """KV blocks to copy within the cache: a forked sequence goes on in a copy of its parent's last block."""
+    swap_out: tuple[tuple[int, int], ...] = ()
+    """KV blocks to copy to swap blocks."""
+    swap_in: tuple[tuple[int, int], ...] = ()
+    """Swap blocks to copy back to KV blocks."""
     started: tuple[SequenceStart, ...] = ()
     slices: tuple[SequenceSlice, ...] = ()
 
@@ -102,6 +129,11 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     step_id: int
     token_ids: list[list[int]]
     """One list per slice, in the plan's order: the tokens that were sampled, none where `sample` is false."""
+    logprobs: dict[int, list[TokenLogprobs]] = {}
+    """By seq_id, for each token sampled for a sequence that asked for `SamplingParams.logprobs`."""
+    prompt_logprobs: dict[int, list[TokenLogprobs]] = {}
+    """By seq_id, for sequences that asked for `SamplingParams.prompt_logprobs`: of each prompt token that follows a
+    position of the slice (positions start + 1 to start + num_tokens, as far as they lie in the prompt)."""
     errors: dict[int, str] = {}
     """Sequences (by seq_id) that failed alone, with the reason. The others are valid."""
 

@@ -8,11 +8,13 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from corelm.contracts.tokenizer import Chat
+from corelm.errors import InvalidRequestError
 from corelm.outputs import EngineStats, RequestOutput
-from corelm.sampling import SamplingParams
+from corelm.sampling import SamplingParams, check_float, check_int
 
 EngineStatus = Literal["starting", "ready", "draining", "stopped", "errored"]
 Prompt = str | Sequence[int] | Chat
+MAX_NAME_LENGTH = 512
 
 
 class FrontendContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +22,34 @@ class FrontendContext(msgspec.Struct, frozen=True, kw_only=True):
 
     settings: Any
     """An instance of the settings model that the plugin registered, or None."""
+
+
+class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the engine and its policy know of a request besides its tokens. Raises `InvalidRequestError`."""
+
+    priority: int = 0
+    """Smaller is more urgent."""
+    tenant: str | None = None
+    """Who the request is for."""
+    session: str | None = None
+    """The conversation it belongs to."""
+    deadline_s: float | None = None
+    """Seconds after its arrival within which the client wants it finished: a wish, for policies."""
+    cache_salt: str | None = None
+    """Prompts share cached prefixes only with prompts of the same salt."""
+    prefix_cache: bool = True
+    """Whether the request may use what the prefix cache holds, and leave its own prompt there."""
+
+    def __post_init__(self) -> None:
+        check_int("priority", self.priority, -(2**31), 2**31 - 1)
+        for name in ("tenant", "session", "cache_salt"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, str) and len(value) <= MAX_NAME_LENGTH):
+                raise InvalidRequestError(
+                    f"{name} must be a string of at most {MAX_NAME_LENGTH} characters", param=name
+                )
+        if self.deadline_s is not None:
+            check_float("deadline_s", self.deadline_s, 0.0, 1e9)
 
 
 class ResultStream(Protocol):
@@ -30,10 +60,16 @@ class ResultStream(Protocol):
     def __aiter__(self) -> AsyncIterator[RequestOutput]: ...
 
     async def __anext__(self) -> RequestOutput:
-        """The next output; all that came since the last one, merged. Raises the request's error."""
+        """The next output: all that came since the last one for one of the choices, merged.
+
+        Raises the request's error.
+        """
 
     async def result(self) -> RequestOutput:
-        """Wait for the end and return everything not read yet, as one output."""
+        """`results` of a request with one choice."""
+
+    async def results(self) -> list[RequestOutput]:
+        """Wait for the end and return everything not read yet, one output for each choice in order."""
 
     def abort(self) -> None:
         """End the request. Never waits; does nothing once the request has ended."""
@@ -64,17 +100,20 @@ class EngineClient(Protocol):
         params: SamplingParams,
         *,
         request_id: str | None = None,
-        priority: int = 0,
-        tenant: str | None = None,
+        options: RequestOptions = RequestOptions(),
     ) -> ResultStream:
         """Check and queue a request.
 
         Raises `InvalidRequestError` (the request is wrong or can never fit), `DuplicateRequestError`,
-        `EngineStoppedError` (loading, draining or stopped) or `EngineDeadError`.
+        `QueueFullError` (as many wait as may), `EngineStoppedError` (loading, draining or stopped) or
+        `EngineDeadError`.
         """
 
     def abort(self, request_id: str) -> None:
         """End a request by its id. Never waits; unknown and finished ids are ignored."""
+
+    async def token_bytes(self, token_ids: Sequence[int]) -> list[bytes]:
+        """What each token stands for: see `corelm.api.Tokenizer.token_bytes`."""
 
     async def check_health(self) -> None:
         """Return if requests are being served; else raise as `generate` would."""

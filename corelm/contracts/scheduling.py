@@ -4,7 +4,7 @@ The core keeps budgets, blocks and all bookkeeping; a policy reads views and ans
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -20,7 +20,9 @@ class RequestView(Protocol):
     """A live, read-only view of a request. Times are seconds of the engine's monotonic clock."""
 
     @property
-    def request_id(self) -> str: ...
+    def request_id(self) -> str:
+        """Unique among the living; the choices of one request beyond its first have ids of their own."""
+
     @property
     def arrival(self) -> float:
         """When the request reached the engine."""
@@ -34,7 +36,19 @@ class RequestView(Protocol):
         """Who the request is for, as the frontend says."""
 
     @property
+    def session(self) -> str | None:
+        """The conversation it belongs to, as the frontend says."""
+
+    @property
+    def deadline(self) -> float | None:
+        """When the client wants it finished."""
+
+    @property
     def prompt_tokens(self) -> int: ...
+    @property
+    def cached_prefix_tokens(self) -> int:
+        """Prompt tokens that the prefix cache has at this moment. Looked up when asked for, O(prompt)."""
+
     @property
     def output_tokens(self) -> int:
         """Tokens generated so far."""
@@ -50,6 +64,14 @@ class RequestView(Protocol):
     @property
     def preemptions(self) -> int:
         """How often it lost its blocks."""
+
+
+class ServedTokens(NamedTuple):
+    """What one step computed for a request. What a preemption made necessary again does not count."""
+
+    request: RequestView
+    prompt_tokens: int
+    output_tokens: int
 
 
 class SchedulingPolicy:
@@ -79,3 +101,11 @@ class SchedulingPolicy:
         The default is the one that `key` puts last.
         """
         return max(running, key=lambda request: (self.key(request), request.arrival)).request_id
+
+    def swap(self, request: RequestView) -> bool:
+        """Whether a victim's keys and values are kept in host memory, if there is room; else they are computed anew."""
+        return True
+
+    def served(self, work: Sequence[ServedTokens]) -> None:
+        """Account for a step. Called once after each step, and only if it is overridden."""
+        return

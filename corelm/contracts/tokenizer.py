@@ -62,8 +62,15 @@ class Tokenizer(ABC):
         """The text of `token_ids`."""
 
     @abstractmethod
-    def decoder(self, *, skip_special_tokens: bool = True) -> IncrementalDecoder:
-        """A fresh incremental decoder for the output of one request."""
+    def decoder(
+        self, *, skip_special_tokens: bool = True, spaces_between_special_tokens: bool = True
+    ) -> IncrementalDecoder:
+        """A fresh incremental decoder for one output. Tokenizers that put no spaces between special tokens ignore that
+        option."""
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """What a token stands for; part of a character, perhaps. Special tokens stand for their text."""
+        return self.decode([token_id], skip_special_tokens=False).encode()
 
     @abstractmethod
     def render_chat(self, chat: Chat) -> list[int]:

@@ -8,9 +8,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from corelm.contracts.executor import ExecutorInfo, Progress
-from corelm.contracts.frontend import EngineStatus, ModelCard, Prompt
+from corelm.contracts.frontend import EngineStatus, ModelCard, Prompt, RequestOptions
+from corelm.contracts.observer import EngineInfo
 from corelm.engine.engine import Emission, Engine, EngineSnapshot
+from corelm.engine.observing import Observing
 from corelm.engine.request import Request
+from corelm.engine.stats_log import StatsLog
 from corelm.engine.streams import AsyncStream
 from corelm.engine.tracker import RequestTracker
 from corelm.engine.worker import Worker
@@ -18,6 +21,7 @@ from corelm.errors import (
     CorelmError,
     EngineDeadError,
     EngineStoppedError,
+    QueueFullError,
     RequestFailedError,
     StartupError,
     describe,
@@ -46,7 +50,14 @@ class AsyncEngine:
     """
 
     def __init__(
-        self, load: Callable[[Progress], Engine], *, names: Sequence[str] = (), iteration_timeout_s: float = 300.0
+        self,
+        load: Callable[[Progress], Engine],
+        *,
+        names: Sequence[str] = (),
+        iteration_timeout_s: float = 300.0,
+        max_waiting: int = 2048,
+        observing: Observing | None = None,
+        stats_interval_s: float = 0.0,
     ) -> None:
         """`load` runs in the engine's thread; `names` are what the model answers to, its own name by default."""
         self.status: EngineStatus = "starting"
@@ -55,6 +66,9 @@ class AsyncEngine:
         self._names = tuple(names)
         self._created = int(time.time())
         self._iteration_timeout_s = iteration_timeout_s
+        self._max_waiting = max_waiting
+        self._observing = observing or Observing()
+        self._stats_log = StatsLog(stats_interval_s, logger.info)
         self._engine: Engine | None = None
         self._built: Engine | None = None
         """Set in the engine's thread, so that what is loaded is freed even if nobody waits for the loading."""
@@ -99,6 +113,7 @@ class AsyncEngine:
             return
         self._snapshot = self._engine.snapshot()
         self.status = "ready"
+        self._observing.started(EngineInfo(model=self.model, executor=self.info))
         self._loop_task = asyncio.create_task(self._run(self._engine), name="corelm-engine-loop")
 
     async def generate(
@@ -107,22 +122,19 @@ class AsyncEngine:
         params: SamplingParams,
         *,
         request_id: str | None = None,
-        priority: int = 0,
-        tenant: str | None = None,
+        options: RequestOptions = RequestOptions(),
     ) -> AsyncStream:
         """Check and queue a request; see `corelm.api.EngineClient`."""
         self._check_serving()
         intake = self._loaded().intake
-        stream = self._tracker.open(request_id or uuid.uuid4().hex)
+        if self._num_waiting >= self._max_waiting:
+            raise QueueFullError(f"{self._max_waiting} requests wait already; try again later")
+        stream = self._tracker.open(request_id or uuid.uuid4().hex, params.n)
+        prepare = partial(
+            intake.prepare, prompt, params, request_id=stream.request_id, arrival=time.monotonic(), options=options
+        )
         try:
-            prepare = partial(
-                intake.prepare,
-                request_id=stream.request_id,
-                arrival=time.monotonic(),
-                priority=priority,
-                tenant=tenant,
-            )
-            request = await self._tokenized(partial(prepare, prompt, params))
+            request = await self._tokenized(prepare)
             self._check_serving()
         except BaseException:
             self._tracker.discard(stream)
@@ -138,17 +150,26 @@ class AsyncEngine:
         """Return if requests are being served; else raise why not."""
         self._check_serving()
 
+    async def token_bytes(self, token_ids: Sequence[int]) -> list[bytes]:
+        """See `corelm.api.EngineClient`."""
+        return list(map(self._loaded().intake.tokenizer.token_bytes, token_ids))
+
+    @property
+    def _num_waiting(self) -> int:
+        return self._snapshot.waiting + self._taken + self._tracker.num_new
+
     def stats(self) -> EngineStats:
         now = self._snapshot
         return EngineStats(
             running=now.running,
-            waiting=now.waiting + self._taken + self._tracker.num_new,
+            waiting=self._num_waiting,
             total_blocks=now.total_blocks,
             free_blocks=now.free_blocks,
             finished=dict(self._tracker.finished),
             preemptions=now.preemptions,
             steps=now.steps,
             prompt_tokens=now.prompt_tokens,
+            cached_tokens=now.cached_tokens,
             generation_tokens=now.generation_tokens,
         )
 
@@ -183,6 +204,7 @@ class AsyncEngine:
             logger.warning("the executor did not shut down in time")
         elif (error := freed.exception()) is not None:
             logger.error("the executor failed to shut down: %s", describe(error), exc_info=error)
+        await asyncio.to_thread(self._observing.close)
 
     def _build(self, progress: Progress) -> Engine:
         self._built = self._load(progress)
@@ -215,8 +237,10 @@ class AsyncEngine:
     async def _run(self, engine: Engine) -> None:
         try:
             while True:
+                self._stats_log.update(self.stats(), time.monotonic())
                 if not engine.has_work:
                     await self._tracker.wait(IDLE_CHECK_S)
+                    self._stats_log.update(self.stats(), time.monotonic())
                 emissions = await self._turn(engine)
                 self._tracker.deliver(emissions)
                 if not emissions and engine.has_work and not self._snapshot.running:
@@ -254,6 +278,7 @@ class AsyncEngine:
         self._snapshot = EngineSnapshot(total_blocks=self._snapshot.total_blocks)
         self._taken = 0
         self._tracker.fail_all(error)
+        self._observing.failed(str(error))
         self._failed.set()
 
 
@@ -265,7 +290,7 @@ def _turn(engine: Engine, new: list[Request], aborted: list[int]) -> tuple[list[
         try:
             engine.add(request)
         except (ValueError, CorelmError) as error:
-            refused.append((request.seq_id, error if isinstance(error, CorelmError) else CorelmError(str(error))))
+            refused.append((request.number, error if isinstance(error, CorelmError) else CorelmError(str(error))))
     if not engine.has_work:
         engine.check_health()
         return refused, engine.snapshot()

@@ -2,23 +2,29 @@
 
 import logging
 import time
+from collections import deque
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
 from corelm.contracts.executor import Executor, ExecutorInfo, StepPlan, StepResult
+from corelm.contracts.observer import Outcome
 from corelm.engine.intake import Intake
+from corelm.engine.journal import Journal
+from corelm.engine.observing import Observing
 from corelm.engine.request import Request
 from corelm.errors import CorelmError, RequestFailedError
 from corelm.outputs import RequestOutput
 from corelm.scheduler.scheduler import Scheduler
+from corelm.scheduler.sequence import Sequence
 
 logger = logging.getLogger("corelm.engine")
 
 HEALTH_INTERVAL_S = 1.0
 
 Emission = tuple[int, RequestOutput | CorelmError]
-"""What a step has for one request, by its seq_id."""
+"""What a step has for one request, by its number."""
 
 
 class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,50 +37,76 @@ class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int = 0
     steps: int = 0
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     generation_tokens: int = 0
 
 
 class Engine:
-    """Requests that were prepared by `intake` go in with `add`; every `step` gives outputs for some of them."""
+    """Requests that were prepared by `intake` go in with `add`; every `step` gives outputs for some of them.
+
+    Up to `ExecutorInfo.pipeline_depth` steps are submitted at a time: while the executor runs one, the results of the
+    one before are handled and the next one is planned.
+    """
 
     def __init__(
-        self, *, model_name: str, executor: Executor, info: ExecutorInfo, scheduler: Scheduler, intake: Intake
+        self,
+        *,
+        model_name: str,
+        executor: Executor,
+        info: ExecutorInfo,
+        scheduler: Scheduler,
+        intake: Intake,
+        observing: Observing | None = None,
     ) -> None:
         self.model_name = model_name
         self.info = info
         self.intake = intake
+        self.journal = Journal(observing or Observing(), time.monotonic)
         self._executor = executor
         self._scheduler = scheduler
         self._requests: dict[int, Request] = {}
+        self._owner: dict[int, Request] = {}
+        """The request of each sequence, by seq_id."""
+        self._submitted: deque[tuple[StepPlan, Any]] = deque()
         self._steps = 0
-        self._prompt_tokens = 0
         self._generation_tokens = 0
         self._health_checked = time.monotonic()
 
     @property
     def has_work(self) -> bool:
-        return bool(self._requests)
+        return bool(self._requests or self._submitted)
 
     def add(self, request: Request) -> None:
         """Queue a request."""
-        self._scheduler.add(request.sequence)
-        self._requests[request.seq_id] = request
-        self._prompt_tokens += request.sequence.prompt_len
+        self._scheduler.add(request.first)
+        self._requests[request.number] = request
+        self._owner[request.first.seq_id] = request
+        self.journal.queued(request)
 
-    def abort(self, seq_ids: Iterable[int]) -> None:
-        """Forget requests; ids of finished and unknown ones are ignored."""
-        for seq_id in seq_ids:
-            if (request := self._requests.pop(seq_id, None)) is not None:
-                self._scheduler.remove(request.sequence)
+    def abort(self, numbers: Iterable[int], reason: Outcome = "abort") -> None:
+        """Forget requests; numbers of finished and unknown ones are ignored."""
+        for number in numbers:
+            if (request := self._requests.get(number)) is not None:
+                for sequence in list(request.sequences.values()):
+                    self.retire(sequence)
+                self.journal.ended(request, reason)
+        self.journal.flush()
 
     def step(self) -> list[Emission]:
-        """Run one step. An exception means that the engine can no longer be used."""
+        """Plan a step and take the results of another. An exception means that the engine can no longer be used."""
         self.check_health()
         plan = self._scheduler.schedule()
-        if plan is None:
+        if plan is not None:
+            self.journal.planned(plan, self._owner)
+            self._submitted.append((plan, self._executor.submit(plan)))
+            if len(self._submitted) < self.info.pipeline_depth:
+                return []
+        if not self._submitted:
             return []
-        result = self._executor.collect(self._executor.submit(plan))
+        plan, handle = self._submitted.popleft()
+        result = self._executor.collect(handle)
         self._steps += 1
+        self.journal.collected(plan)
         return self._process(plan, result)
 
     def check_health(self) -> None:
@@ -85,50 +117,93 @@ class Engine:
             self._executor.check_health()
 
     def snapshot(self) -> EngineSnapshot:
+        pool = self._scheduler.memory.pool
         return EngineSnapshot(
             running=self._scheduler.num_running,
             waiting=self._scheduler.num_waiting,
-            total_blocks=self._scheduler.pool.num_blocks,
-            free_blocks=self._scheduler.pool.num_free,
+            total_blocks=pool.num_blocks,
+            free_blocks=pool.num_free,
             preemptions=self._scheduler.preemptions,
             steps=self._steps,
-            prompt_tokens=self._prompt_tokens,
+            prompt_tokens=self._scheduler.prompt_tokens,
+            cached_tokens=self._scheduler.cached_tokens,
             generation_tokens=self._generation_tokens,
         )
 
     def check_integrity(self) -> None:
         """Raise `AssertionError` if the bookkeeping contradicts itself."""
         self._scheduler.check_integrity()
-        if self._scheduler.num_running + self._scheduler.num_waiting != len(self._requests):
-            raise AssertionError("a request is neither running nor waiting")
+        if self._scheduler.num_running + self._scheduler.num_waiting != len(self._owner):
+            raise AssertionError("a sequence is neither running nor waiting")
+        if {id(request) for request in self._owner.values()} != set(map(id, self._requests.values())):
+            raise AssertionError("a request lives without sequences, or a sequence without its request")
 
     def shutdown(self) -> None:
         self._executor.shutdown()
 
+    def fork(self, parent: Sequence, child: Sequence) -> None:
+        """See `corelm.engine.request.Sequences`."""
+        request = self._owner[child.seq_id] = self._owner[parent.seq_id]
+        request.sequences[child.seq_id] = child
+        self._scheduler.fork(parent, child)
+
+    def retire(self, sequence: Sequence) -> None:
+        """See `corelm.engine.request.Sequences`."""
+        request = self._owner.pop(sequence.seq_id)
+        del request.sequences[sequence.seq_id]
+        if not request.sequences:
+            del self._requests[request.number]
+        self._scheduler.remove(sequence)
+
+    def resume(self, sequence: Sequence) -> None:
+        """See `corelm.engine.request.Sequences`."""
+        self._scheduler.resume(sequence)
+
     def _process(self, plan: StepPlan, result: StepResult) -> list[Emission]:
-        if result.step_id != plan.step_id or len(result.token_ids) != len(plan.slices):
-            raise RuntimeError(f"the executor answered step {plan.step_id} with another step's result")
-        for item, tokens in zip(plan.slices, result.token_ids, strict=True):
-            if bool(tokens) != item.sample and item.seq_id not in result.errors:
-                wanted = "some tokens" if item.sample else "none"
-                raise RuntimeError(f"the executor gave sequence {item.seq_id} {len(tokens)} tokens, the plan {wanted}")
+        _check(plan, result)
+        if result.prompt_logprobs:
+            self._enter_prompt_logprobs(plan, result)
         emissions: list[Emission] = []
         for sequence, tokens in self._scheduler.update(plan, result):
             if sequence.seq_id not in result.errors:
-                emissions.append(self._advance(self._requests[sequence.seq_id], tokens))
+                self._advance(sequence, tokens, result, emissions)
         for seq_id, reason in result.errors.items():
-            self.abort([seq_id])
-            emissions.append((seq_id, RequestFailedError(reason)))
+            if (request := self._owner.get(seq_id)) is not None:
+                self.abort([request.number], "error")
+                emissions.append((request.number, RequestFailedError(reason)))
+        self.journal.flush()
         return emissions
 
-    def _advance(self, request: Request, tokens: list[int]) -> Emission:
+    def _advance(self, sequence: Sequence, tokens: list[int], result: StepResult, emissions: list[Emission]) -> None:
         self._generation_tokens += len(tokens)
+        request = self._owner[sequence.seq_id]
+        logprobs = None if sequence.sampling.logprobs is None else result.logprobs.get(sequence.seq_id)
         try:
-            output = request.advance(tokens)
+            outputs = request.advance(self, sequence, tokens, logprobs)
         except Exception as error:
-            logger.exception("request %s failed while its output was decoded", request.sequence.request_id)
-            self.abort([request.seq_id])
-            return request.seq_id, RequestFailedError(f"the output could not be decoded: {error}")
-        if output.finish_reason is not None:
-            self.abort([request.seq_id])
-        return request.seq_id, output
+            logger.exception("request %s failed while its output was made", request.request_id)
+            self.abort([request.number], "error")
+            emissions.append((request.number, RequestFailedError(f"the output could not be made: {error}")))
+            return
+        if self.journal.active:
+            self.journal.advanced(request, tokens, outputs)
+        if not request.sequences:
+            self.journal.ended(request, outputs[-1].finish_reason or "stop")
+        for output in outputs:
+            emissions.append((request.number, output))
+
+    def _enter_prompt_logprobs(self, plan: StepPlan, result: StepResult) -> None:
+        for item in plan.slices:
+            entries = result.prompt_logprobs.get(item.seq_id)
+            if entries and (request := self._owner.get(item.seq_id)) is not None:
+                request.enter_prompt_logprobs(item.start + 1, entries)
+
+
+def _check(plan: StepPlan, result: StepResult) -> None:
+    """Raise if a result cannot be the plan's."""
+    if result.step_id != plan.step_id or len(result.token_ids) != len(plan.slices):
+        raise RuntimeError(f"the executor answered step {plan.step_id} with another step's result")
+    for item, tokens in zip(plan.slices, result.token_ids, strict=True):
+        if bool(tokens) != item.sample and item.seq_id not in result.errors:
+            wanted = "some tokens" if item.sample else "none"
+            raise RuntimeError(f"the executor gave sequence {item.seq_id} {len(tokens)} tokens, the plan {wanted}")

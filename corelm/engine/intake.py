@@ -1,34 +1,47 @@
-"""From a prompt to a request that can run, or a clear refusal. Nothing is queued here."""
+"""From what a client wants to a request that can run, or a clear refusal. Nothing is queued here."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import count
-from typing import Any
 
 import msgspec
 
-from corelm.contracts.frontend import Prompt
-from corelm.contracts.tokenizer import Chat, Tokenizer
-from corelm.engine.request import Request
+from corelm.contracts.frontend import Prompt, RequestOptions
+from corelm.contracts.tokenizer import Tokenizer
+from corelm.engine.beam import BeamRequest
+from corelm.engine.choice import Choice
+from corelm.engine.prompts import PromptReader
+from corelm.engine.request import BestOfRequest, GroupRequest, Request, SingleRequest
 from corelm.errors import InvalidRequestError
-from corelm.sampling import SamplingParams
-from corelm.scheduler.sequence import Sequence as ScheduledSequence
+from corelm.sampling import MAX_LOGPROBS, SEED_RANGE, SamplingParams
+from corelm.scheduler.sequence import Sequence
+
+CAPABILITY_OF = {
+    "logprobs": "logprobs",
+    "prompt_logprobs": "logprobs",
+    "best_of": "logprobs",
+    "beam": "logprobs",
+    "presence_penalty": "penalties",
+    "frequency_penalty": "penalties",
+    "repetition_penalty": "penalties",
+    "logit_bias": "token_masks",
+    "allowed_token_ids": "token_masks",
+    "bad_words": "token_masks",
+    "min_tokens": "token_masks",
+}
+"""What an executor must be capable of for a parameter."""
 
 
 class Intake:
-    """Tokenises and checks requests. Thread-safe; called off the event loop."""
+    """Checks requests and puts them together. Thread-safe; called off the event loop."""
 
-    def __init__(self, tokenizer: Tokenizer, *, max_model_len: int, kv_tokens: int, vocab_size: int) -> None:
-        self._tokenizer = tokenizer
-        self._vocab_size = vocab_size
+    def __init__(self, tokenizer: Tokenizer, prompts: PromptReader, *, capabilities: frozenset[str]) -> None:
+        self.tokenizer = tokenizer
+        self.max_len = prompts.max_len
+        self._prompts = prompts
+        self._missing = {name: needed for name, needed in CAPABILITY_OF.items() if needed not in capabilities}
         self._ids = count(1)
-        self.max_len = min(max_model_len, kv_tokens)
-        """Longest prompt and output together, in tokens."""
-        self._limit_text = (
-            f"the model's context holds {max_model_len} tokens"
-            if max_model_len <= kv_tokens
-            else f"the KV cache holds {kv_tokens} tokens"
-        )
 
     def prepare(
         self,
@@ -37,96 +50,119 @@ class Intake:
         *,
         request_id: str,
         arrival: float,
-        priority: int = 0,
-        tenant: str | None = None,
+        options: RequestOptions = RequestOptions(),
     ) -> Request:
         """A request ready to be queued. Raises `InvalidRequestError`."""
-        if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) >= 2**31:
-            raise InvalidRequestError("priority must be a 32-bit integer", param="priority")
-        param = "messages" if isinstance(prompt, Chat) else "prompt"
-        token_ids = self._tokens(prompt, param)
-        room = self._room(len(token_ids), params, param)
-        if params.seed is None:
-            params = msgspec.structs.replace(params, seed=secrets.randbits(63))
-        sequence = ScheduledSequence(
+        stop_tokens = self._stop_tokens(params)
+        self._check(params, len(stop_tokens))
+        token_ids, room = self._prompts.read(prompt, params)
+        first = Sequence(
             seq_id=next(self._ids),
             request_id=request_id,
-            prompt=token_ids,
+            token_ids=token_ids,
             max_tokens=room if params.max_tokens is None else params.max_tokens,
-            sampling=params,
+            sampling=_for_executor(params, len(stop_tokens)),
             arrival=arrival,
-            priority=priority,
-            tenant=tenant,
+            options=options,
+            bad_words=tuple(self._bad_words(params)),
+            end_token_ids=tuple(stop_tokens) if params.min_tokens else (),
+            lockstep=params.beam is not None,
         )
-        decoder = self._tokenizer.decoder(skip_special_tokens=params.skip_special_tokens)
-        return Request(sequence, decoder, params.stop, self._stop_tokens(params))
+        return self._request(request_id, params, first, stop_tokens)
 
-    def _tokens(self, prompt: Prompt, param: str) -> list[int]:
-        if isinstance(prompt, str):
-            self._check_characters(len(prompt), param)
-            token_ids = self._tokenizer.encode(prompt)
-        elif isinstance(prompt, Chat):
-            self._check_characters(sum(_characters(message) for message in prompt.messages), param)
-            token_ids = self._tokenizer.render_chat(prompt)
-        else:
-            token_ids = _integers(prompt)
-        if not token_ids:
-            raise InvalidRequestError("the prompt is empty: it has no tokens", param=param)
-        # Tokenizers can have added tokens that the model does not know.
-        if not 0 <= min(token_ids) <= max(token_ids) < self._vocab_size:
-            token = next(token for token in token_ids if not 0 <= token < self._vocab_size)
+    def _request(
+        self, request_id: str, params: SamplingParams, first: Sequence, stop_tokens: Mapping[int, str | int]
+    ) -> Request:
+        def choose(index: int, sequence: Sequence) -> Choice:
+            decoder = self.tokenizer.decoder(
+                skip_special_tokens=params.skip_special_tokens,
+                spaces_between_special_tokens=params.spaces_between_special_tokens,
+            )
+            return Choice(request_id, index, sequence, decoder, params, stop_tokens)
+
+        branch = partial(self._branch, request_id)
+        if params.beam is not None:
+            end_tokens = frozenset(stop_tokens)
+            return BeamRequest(request_id, first, params.beam, params.n, end_tokens, branch, choose)
+        size = params.num_sequences
+        if size > params.n:
+            return BestOfRequest(request_id, first, size, branch, choose, params.n)
+        if size > 1:
+            return GroupRequest(request_id, first, size, branch, choose)
+        return SingleRequest(request_id, choose(0, first))
+
+    def _branch(self, request_id: str, parent: Sequence, index: int, token_ids: list[int]) -> Sequence:
+        seq_id = next(self._ids)
+        return Sequence(
+            seq_id=seq_id,
+            request_id=f"{request_id}#{seq_id}",
+            token_ids=token_ids,
+            prompt_len=parent.prompt_len,
+            max_tokens=parent.max_tokens,
+            sampling=_branch_sampling(parent.sampling, index),
+            arrival=parent.arrival,
+            options=parent.options,
+            bad_words=parent.bad_words,
+            end_token_ids=parent.end_token_ids,
+            lockstep=parent.lockstep,
+        )
+
+    def _check(self, params: SamplingParams, num_stop_tokens: int) -> None:
+        for name, needed in self._missing.items():
+            if getattr(params, name) != _DEFAULTS[name]:
+                raise InvalidRequestError(
+                    f"{name} is not supported: the executor lacks the capability {needed!r}", param=name
+                )
+        self._prompts.check_vocabulary(params.stop_token_ids, "stop_token_ids")
+        self._prompts.check_vocabulary(params.allowed_token_ids or (), "allowed_token_ids")
+        self._prompts.check_vocabulary(list(params.logit_bias), "logit_bias")
+        if params.beam is not None and _candidates(params.beam.width, num_stop_tokens) > MAX_LOGPROBS:
+            most = MAX_LOGPROBS // _candidates(1, num_stop_tokens)
             raise InvalidRequestError(
-                f"token id {token} is outside the vocabulary (0 to {self._vocab_size - 1})", param=param
+                f"beam.width must be at most {most} with {num_stop_tokens} tokens that end the output",
+                param="beam.width",
             )
-        return token_ids
-
-    def _check_characters(self, characters: int, param: str) -> None:
-        """Refuse what cannot fit before spending time on encoding it."""
-        if characters > self.max_len * self._tokenizer.max_chars_per_token:
-            raise InvalidRequestError(
-                f"{self._limit_text}, and a prompt of {characters} characters has more",
-                param=param,
-                code="context_length_exceeded",
-            )
-
-    def _room(self, prompt_len: int, params: SamplingParams, param: str) -> int:
-        room = self.max_len - prompt_len
-        if room < 1:
-            message = f"{self._limit_text}; the prompt has {prompt_len} and leaves no room for an answer"
-            raise InvalidRequestError(message, param=param, code="context_length_exceeded")
-        if params.max_tokens is not None and params.max_tokens > room:
-            message = (
-                f"{self._limit_text}; the prompt has {prompt_len} and max_tokens asks for {params.max_tokens} more"
-            )
-            raise InvalidRequestError(message, param="max_tokens", code="context_length_exceeded")
-        return room
 
     def _stop_tokens(self, params: SamplingParams) -> dict[int, str | int]:
         stop: dict[int, str | int] = {token: token for token in params.stop_token_ids}
         if not params.ignore_eos:
-            stop |= {token: token for token in self._tokenizer.eos_token_ids}
+            stop |= {token: token for token in self.tokenizer.eos_token_ids}
         # Special tokens do not show in the text, so a stop string that is one is matched as a token.
-        special = self._tokenizer.special_tokens
+        special = self.tokenizer.special_tokens
         return stop | {special[text]: text for text in params.stop if text in special}
 
-
-def _integers(prompt: Any) -> list[int]:
-    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray):
-        raise InvalidRequestError(f"a prompt cannot be {type(prompt).__name__}", param="prompt")
-    for token in prompt:
-        if isinstance(token, bool) or not isinstance(token, int):
-            raise InvalidRequestError(
-                f"a prompt of token ids must hold integers, not {type(token).__name__}", param="prompt"
-            )
-    return list(prompt)
+    def _bad_words(self, params: SamplingParams) -> Iterator[tuple[int, ...]]:
+        """The tokens of each bad word, within a text and at the beginning of a word."""
+        for word in params.bad_words:
+            variants = {tuple(self.tokenizer.encode(text, add_special_tokens=False)) for text in (word, f" {word}")}
+            yield from sorted(variants - {()})
 
 
-def _characters(value: Any) -> int:
-    """Characters of all strings in a message."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(map(_characters, value.values()))
-    if isinstance(value, list | tuple):
-        return sum(map(_characters, value))
-    return 0
+_DEFAULTS = {name: getattr(SamplingParams(), name) for name in CAPABILITY_OF}
+
+
+def _candidates(width: int, num_stop_tokens: int) -> int:
+    """Continuations of a beam that beam search looks at, so that `width` of them do not end the output."""
+    return max(2, 1 + num_stop_tokens) * width
+
+
+def _for_executor(params: SamplingParams, num_stop_tokens: int) -> SamplingParams:
+    """What the executor has to know of `params` to compute the first sequence."""
+    changes: dict[str, object] = {}
+    if params.seed is None:
+        changes["seed"] = secrets.randbits(63)
+    if params.beam is not None:
+        logprobs = _candidates(params.beam.width, num_stop_tokens)
+        changes |= {"beam": None, "n": 1, "temperature": 0.0, "logprobs": logprobs}
+    elif params.num_sequences > params.n and params.logprobs is None:
+        changes["logprobs"] = 0
+    return msgspec.structs.replace(params, **changes) if changes else params
+
+
+def _branch_sampling(sampling: SamplingParams, index: int) -> SamplingParams:
+    """The same with the seed plus `index`. Prompt log-probabilities are left to the first sequence."""
+    seed = (sampling.seed or 0) + index
+    span = SEED_RANGE.stop - SEED_RANGE.start
+    return msgspec.structs.replace(
+        sampling, seed=(seed - SEED_RANGE.start) % span + SEED_RANGE.start, prompt_logprobs=None
+    )

@@ -1,63 +1,149 @@
-"""One request inside the engine: its sequence, its text, and when it ends."""
+"""One request inside the engine: its choices, their sequences, and what it tells its client."""
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Protocol
 
-from corelm.contracts.tokenizer import IncrementalDecoder
-from corelm.engine.stopping import StopMatcher
-from corelm.outputs import FinishReason, RequestOutput
-from corelm.scheduler.sequence import Sequence as ScheduledSequence
+import msgspec
+
+from corelm.engine.choice import Choice
+from corelm.outputs import RequestOutput, TokenLogprobs
+from corelm.scheduler.sequence import Sequence
+
+Branch = Callable[[Sequence, int, list[int]], Sequence]
+"""Makes a new sequence of a request from an old one, a number within the request and its tokens."""
 
 
-class Request:
-    """Turns the tokens of a sequence into outputs."""
+class Sequences(Protocol):
+    """What a request may do with its sequences. The engine implements it."""
+
+    def fork(self, parent: Sequence, child: Sequence) -> None:
+        """Let `child` run, on its parent's blocks if that is possible."""
+
+    def retire(self, sequence: Sequence) -> None:
+        """Take a finished sequence out."""
+
+    def resume(self, sequence: Sequence) -> None:
+        """Let a sequence in lockstep go on."""
+
+
+class Request(ABC):
+    """A request begins with one sequence, `first`, which may branch."""
+
+    def __init__(self, request_id: str, first: Sequence) -> None:
+        self.request_id = request_id
+        self.first = first
+        self.sequences = {first.seq_id: first}
+        """Those that live, by seq_id. Kept by the engine."""
+        wanted = first.sampling.prompt_logprobs is not None
+        self._prompt_logprobs: list[TokenLogprobs | None] | None = [None] * first.prompt_len if wanted else None
+
+    @property
+    def number(self) -> int:
+        """Unique for the engine's lifetime: the seq_id of its first sequence."""
+        return self.first.seq_id
+
+    @abstractmethod
+    def advance(
+        self, sequences: Sequences, sequence: Sequence, token_ids: list[int], logprobs: list[TokenLogprobs] | None
+    ) -> list[RequestOutput]:
+        """What the client is told when one of the sequences got tokens."""
+
+    def enter_prompt_logprobs(self, start: int, entries: list[TokenLogprobs]) -> None:
+        """Keep the log-probabilities of the prompt tokens from position `start` on."""
+        if self._prompt_logprobs is not None:
+            self._prompt_logprobs[start : start + len(entries)] = entries
+
+
+class SingleRequest(Request):
+    """One choice: what almost every request is."""
+
+    def __init__(self, request_id: str, choice: Choice) -> None:
+        super().__init__(request_id, choice.sequence)
+        self._choice = choice
+        choice.prompt_logprobs = self._prompt_logprobs
+
+    def advance(
+        self, sequences: Sequences, sequence: Sequence, token_ids: list[int], logprobs: list[TokenLogprobs] | None
+    ) -> list[RequestOutput]:
+        output = self._choice.advance(token_ids, logprobs)
+        if output.finish_reason is not None:
+            sequences.retire(sequence)
+        return [output]
+
+
+class GroupRequest(Request):
+    """Several choices, which share the prompt: once it is computed the first sequence branches."""
 
     def __init__(
         self,
-        sequence: ScheduledSequence,
-        decoder: IncrementalDecoder,
-        stop: Sequence[str],
-        stop_tokens: Mapping[int, str | int],
+        request_id: str,
+        first: Sequence,
+        size: int,
+        branch: Branch,
+        choose: Callable[[int, Sequence], Choice],
     ) -> None:
-        self.sequence = sequence
-        self._decoder = decoder
-        self._matcher = StopMatcher(stop)
-        self._stop_tokens = stop_tokens
-        """Tokens that end the request, each with the stop reason to report."""
-        self._completion_tokens = 0
+        """`choose` makes the choice with an index from its sequence."""
+        super().__init__(request_id, first)
+        self._size = size
+        self._branch = branch
+        self._choose = choose
+        self._choices: dict[int, Choice] = {}
 
-    @property
-    def seq_id(self) -> int:
-        return self.sequence.seq_id
+    def advance(
+        self, sequences: Sequences, sequence: Sequence, token_ids: list[int], logprobs: list[TokenLogprobs] | None
+    ) -> list[RequestOutput]:
+        if not self._choices:
+            self._begin(sequences)
+        choice = self._choices[sequence.seq_id]
+        output = choice.advance(token_ids, logprobs)
+        if choice.finished:
+            sequences.retire(sequence)
+        return self._tell(choice, output)
 
-    def advance(self, token_ids: list[int]) -> RequestOutput:
-        """The output for new tokens. Tokens after the one that ends the request are dropped."""
-        text = ""
-        for used, token in enumerate(token_ids, 1):
-            self._completion_tokens += 1
-            if token in self._stop_tokens:
-                return self._output(text + self._flush(), token_ids[:used], "stop", self._stop_tokens[token])
-            text += self._matcher.push(self._decoder.push((token,)))
-            if self._matcher.matched is not None:
-                return self._output(text, token_ids[:used], "stop", self._matcher.matched)
-            if self._completion_tokens == self.sequence.max_tokens:
-                text += self._flush()
-                reason: FinishReason = "length" if self._matcher.matched is None else "stop"
-                return self._output(text, token_ids[:used], reason, self._matcher.matched)
-        return self._output(text, token_ids, None, None)
+    def _begin(self, sequences: Sequences) -> None:
+        self._add(0, self.first)
+        for index in range(1, self._size):
+            child = self._branch(self.first, index, self.first.token_ids[: self.first.prompt_len])
+            sequences.fork(self.first, child)
+            self._add(index, child)
 
-    def _flush(self) -> str:
-        return self._matcher.push(self._decoder.flush()) + self._matcher.flush()
+    def _add(self, index: int, sequence: Sequence) -> None:
+        choice = self._choices[sequence.seq_id] = self._choose(index, sequence)
+        choice.prompt_logprobs = self._prompt_logprobs
 
-    def _output(
-        self, text: str, token_ids: list[int], finish: FinishReason | None, reason: str | int | None
-    ) -> RequestOutput:
-        return RequestOutput(
-            request_id=self.sequence.request_id,
-            text=text,
-            token_ids=tuple(token_ids),
-            finish_reason=finish,
-            stop_reason=reason,
-            prompt_tokens=self.sequence.prompt_len,
-            cached_tokens=self.sequence.cached_tokens or 0,
-            completion_tokens=self._completion_tokens,
-        )
+    def _tell(self, choice: Choice, output: RequestOutput) -> list[RequestOutput]:
+        return [output]
+
+
+class BestOfRequest(GroupRequest):
+    """Tells nothing before all choices are there, then the best ones."""
+
+    def __init__(
+        self,
+        request_id: str,
+        first: Sequence,
+        size: int,
+        branch: Branch,
+        choose: Callable[[int, Sequence], Choice],
+        n: int,
+    ) -> None:
+        super().__init__(request_id, first, size, branch, choose)
+        self._n = n
+        self._outputs: dict[int, list[RequestOutput]] = {index: [] for index in range(size)}
+
+    def _tell(self, choice: Choice, output: RequestOutput) -> list[RequestOutput]:
+        self._outputs[choice.index].append(output)
+        if not all(choice.finished for choice in self._choices.values()):
+            return []
+        # Python's sort keeps the order of equal ones, so the lower index wins.
+        ranked = sorted(self._choices.values(), key=_mean_logprob, reverse=True)
+        return [
+            msgspec.structs.replace(output, index=place)
+            for place, choice in enumerate(ranked[: self._n])
+            for output in self._outputs[choice.index]
+        ]
+
+
+def _mean_logprob(choice: Choice) -> float:
+    return choice.cumulative_logprob / max(choice.completion_tokens, 1)

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 class StopMatcher:
     """Passes text on until a stop string appears; holds back only what may be the beginning of one."""
 
-    def __init__(self, stop: Sequence[str]) -> None:
+    def __init__(self, stop: Sequence[str], *, include: bool = False) -> None:
+        """With `include` the stop string itself is passed on as well."""
         self._stop = stop
+        self._include = include
         self._held = ""
         self.matched: str | None = None
         """The stop string that was found."""
@@ -23,7 +25,7 @@ class StopMatcher:
         if hits:
             position, self.matched = min(hits, key=lambda hit: (hit[0], len(hit[1])))
             self._held = ""
-            return text[:position]
+            return text[: position + len(self.matched) * self._include]
         held = max(_overlap(text, stop) for stop in self._stop)
         self._held = text[len(text) - held :]
         return text[: len(text) - held]

@@ -3,25 +3,30 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
+import msgspec
+
 from corelm.errors import CorelmError
 from corelm.outputs import RequestOutput
 
 
 def merge(outputs: list[RequestOutput]) -> RequestOutput:
-    """Consecutive outputs of a request as one."""
+    """Consecutive outputs of a choice as one."""
     last = outputs[-1]
     if len(outputs) == 1:
         return last
-    return RequestOutput(
-        request_id=last.request_id,
+    return msgspec.structs.replace(
+        last,
         text="".join(output.text for output in outputs),
         token_ids=tuple(token for output in outputs for token in output.token_ids),
-        finish_reason=last.finish_reason,
-        stop_reason=last.stop_reason,
-        prompt_tokens=last.prompt_tokens,
-        cached_tokens=last.cached_tokens,
-        completion_tokens=last.completion_tokens,
+        logprobs=tuple(entry for output in outputs for entry in output.logprobs or ())
+        if _any_logprobs(outputs)
+        else None,
+        prompt_logprobs=outputs[0].prompt_logprobs,
     )
+
+
+def _any_logprobs(outputs: list[RequestOutput]) -> bool:
+    return any(output.logprobs is not None for output in outputs)
 
 
 class AsyncStream:
@@ -30,41 +35,47 @@ class AsyncStream:
     Ends exactly once: with an output that has a finish reason, or with an error. What is put later is ignored.
     """
 
-    def __init__(self, request_id: str, on_abort: Callable[["AsyncStream"], None]) -> None:
+    def __init__(self, request_id: str, choices: int, on_abort: Callable[["AsyncStream"], None]) -> None:
         self.request_id = request_id
         self.finished = False
-        self.seq_id: int | None = None
-        """The sequence behind the stream, once it is queued."""
-        self._usage = (0, 0)
+        self.number: int | None = None
+        """Of the request behind the stream, once it is queued."""
         self._on_abort = on_abort
-        self._pending: list[RequestOutput] = []
+        self._pending: dict[int, list[RequestOutput]] = {}
+        """By choice, in the order of their first outputs that were not read."""
+        self._unfinished = set(range(choices))
+        self._last: dict[int, RequestOutput] = {}
         self._error: CorelmError | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._only_end = False
 
     def put(self, output: RequestOutput) -> None:
-        """Add an output; one with a finish reason ends the stream."""
+        """Add an output; the stream ends when each choice has its finish reason."""
         if self.finished:
             return
-        self._pending.append(output)
-        self._usage = (output.prompt_tokens, output.completion_tokens)
-        self.finished = output.finish_reason is not None
+        self._pending.setdefault(output.index, []).append(output)
+        self._last[output.index] = output
+        if output.finish_reason is not None:
+            self._unfinished.discard(output.index)
+            self.finished = not self._unfinished
         if self.finished or not self._only_end:
             self._wake()
 
     def put_abort(self) -> None:
-        """End the stream as aborted."""
-        prompt_tokens, completion_tokens = self._usage
-        self.put(
-            RequestOutput(
-                request_id=self.request_id,
-                text="",
-                token_ids=(),
-                finish_reason="abort",
-                prompt_tokens=prompt_tokens,
-                completion_tokens=completion_tokens,
+        """End every choice that has not ended as aborted."""
+        for index in sorted(self._unfinished):
+            last = self._last.get(index)
+            self.put(
+                RequestOutput(
+                    request_id=self.request_id,
+                    index=index,
+                    text="",
+                    token_ids=(),
+                    finish_reason="abort",
+                    prompt_tokens=last.prompt_tokens if last else 0,
+                    completion_tokens=last.completion_tokens if last else 0,
+                )
             )
-        )
 
     def fail(self, error: CorelmError) -> None:
         """End the stream with an error, raised once what is pending was read."""
@@ -97,21 +108,31 @@ class AsyncStream:
         return self._take()
 
     async def result(self) -> RequestOutput:
-        """Wait for the end and return everything not read yet, as one output. Raises the request's error."""
+        """`results` of a request with one choice."""
+        (output,) = await self.results()
+        return output
+
+    async def results(self) -> list[RequestOutput]:
+        """Wait for the end and return everything not read yet, one output for each choice in order.
+
+        Raises the request's error.
+        """
         self._only_end = True
         if not self.finished:
             await self._wait()
         if self._error is not None:
             self._pending.clear()
-        try:
-            return self._take()
-        except StopAsyncIteration:
-            raise CorelmError(f"request {self.request_id!r} has ended and its outputs were read already") from None
+        if not self._pending:
+            try:
+                self._take()
+            except StopAsyncIteration:
+                raise CorelmError(f"request {self.request_id!r} has ended and its outputs were read already") from None
+        pending, self._pending = self._pending, {}
+        return [merge(pending[index]) for index in sorted(pending)]
 
     def _take(self) -> RequestOutput:
         if self._pending:
-            outputs, self._pending = self._pending, []
-            return merge(outputs)
+            return merge(self._pending.pop(next(iter(self._pending))))
         error, self._error = self._error, None
         if error is not None:
             raise error

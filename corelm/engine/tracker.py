@@ -12,7 +12,7 @@ from corelm.outputs import RequestOutput
 
 
 class RequestTracker:
-    """Connects streams, known by the client's request id, with sequences, known by a number never used again.
+    """Connects streams, known by the client's request id, with requests, known by a number never used again.
 
     So a late abort cannot hit a new request that uses the same id.
     """
@@ -31,11 +31,11 @@ class RequestTracker:
         """Requests that no step has seen yet."""
         return len(self._new)
 
-    def open(self, request_id: str) -> AsyncStream:
+    def open(self, request_id: str, choices: int = 1) -> AsyncStream:
         """A stream for a request that is about to be prepared. Refuses an id that is alive."""
         if request_id in self._streams:
             raise DuplicateRequestError(f"request id {request_id!r} is in use", param="request_id")
-        stream = self._streams[request_id] = AsyncStream(request_id, self._abort)
+        stream = self._streams[request_id] = AsyncStream(request_id, choices, self._abort)
         return stream
 
     def discard(self, stream: AsyncStream) -> None:
@@ -47,9 +47,9 @@ class RequestTracker:
         """Hand a prepared request to the loop, unless its stream has ended meanwhile."""
         if stream.finished:
             return
-        stream.seq_id = request.seq_id
-        self._new[request.seq_id] = request
-        self._queued[request.seq_id] = stream
+        stream.number = request.number
+        self._new[request.number] = request
+        self._queued[request.number] = stream
         self._event.set()
 
     def abort(self, request_id: str) -> None:
@@ -66,7 +66,7 @@ class RequestTracker:
             return
 
     def take(self) -> tuple[list[Request], list[int]]:
-        """New requests, and seq_ids of aborted ones, since the last call."""
+        """New requests, and numbers of aborted ones, since the last call."""
         new, aborted = list(self._new.values()), self._aborted
         self._new, self._aborted = {}, []
         self._event.clear()
@@ -74,13 +74,13 @@ class RequestTracker:
 
     def deliver(self, emissions: Iterable[Emission]) -> None:
         """Put each output or error on its stream."""
-        for seq_id, emission in emissions:
-            if (stream := self._queued.get(seq_id)) is None:
+        for number, emission in emissions:
+            if (stream := self._queued.get(number)) is None:
                 continue
             if isinstance(emission, RequestOutput):
                 stream.put(emission)
-                if emission.finish_reason is not None:
-                    self._close(stream, emission.finish_reason)
+                if stream.finished:
+                    self._close(stream, emission.finish_reason or "")
             else:
                 stream.fail(emission)
                 self._close(stream, "error")
@@ -97,12 +97,12 @@ class RequestTracker:
     def _abort(self, stream: AsyncStream) -> None:
         stream.put_abort()
         self._close(stream, "abort")
-        if stream.seq_id is not None and self._new.pop(stream.seq_id, None) is None:
-            self._aborted.append(stream.seq_id)
+        if stream.number is not None and self._new.pop(stream.number, None) is None:
+            self._aborted.append(stream.number)
             self._event.set()
 
     def _close(self, stream: AsyncStream, reason: str) -> None:
         self.finished[reason] += 1
         self.discard(stream)
-        if stream.seq_id is not None:
-            self._queued.pop(stream.seq_id, None)
+        if stream.number is not None:
+            self._queued.pop(stream.number, None)

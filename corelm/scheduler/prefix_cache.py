@@ -7,7 +7,6 @@ from hashlib import blake2b
 
 KEY = secrets.token_bytes(32)
 """Keys the hashes of this process, so that nobody can search for texts that collide."""
-ROOT = b""
 
 
 class PrefixCache:
@@ -21,10 +20,17 @@ class PrefixCache:
     def __contains__(self, block: int) -> bool:
         return block in self._hash_of
 
-    def extend(self, hashes: list[bytes], token_ids: Sequence[int], num_tokens: int) -> None:
-        """Bring `hashes`, one per full block, up to the full blocks among the first `num_tokens` of `token_ids`."""
+    def extend(self, hashes: list[bytes], token_ids: Sequence[int], num_tokens: int, salt: str = "") -> None:
+        """Bring `hashes`, one per full block, up to the full blocks among the first `num_tokens` of `token_ids`.
+
+        Only texts of equal `salt` have equal hashes.
+        """
         size = self._block_size
-        parent = hashes[-1] if hashes else ROOT
+        if len(hashes) == num_tokens // size:
+            return
+        parent = (
+            hashes[-1] if hashes else blake2b(salt.encode(errors="surrogatepass"), digest_size=16, key=KEY).digest()
+        )
         for start in range(len(hashes) * size, num_tokens - size + 1, size):
             tokens = array("q", token_ids[start : start + size])
             parent = blake2b(parent + tokens.tobytes(), digest_size=16, key=KEY).digest()

@@ -1,11 +1,11 @@
 """Continuous batching: which sequences compute how many tokens in the next step."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 
 from corelm.contracts.executor import SequenceSlice, SequenceStart, StepPlan, StepResult
-from corelm.contracts.scheduling import SchedulingPolicy
-from corelm.scheduler.block_pool import BlockPool
-from corelm.scheduler.prefix_cache import PrefixCache
+from corelm.contracts.scheduling import SchedulingPolicy, ServedTokens
+from corelm.scheduler.memory import KVMemory
 from corelm.scheduler.sequence import Sequence
 from corelm.scheduler.waiting import WaitingQueue
 
@@ -18,33 +18,45 @@ class Scheduler:
 
     Running sequences decode first, then go on with their prompts in chunks, then waiting ones are admitted, all
     within a budget of tokens. When a running sequence needs a block and none is free, the policy names one that
-    loses its blocks; it waits again and is computed anew later.
+    loses its blocks; it waits again, its keys and values are swapped back or computed anew later.
+
+    Steps may be planned before the results of earlier ones are known: `schedule` counts on the tokens that they will
+    sample, `update` enters them in the same order. What was planned for a sequence past its end is dropped.
     """
 
     def __init__(
         self,
         policy: SchedulingPolicy,
+        memory: KVMemory,
         *,
-        num_blocks: int,
-        block_size: int,
         max_num_seqs: int,
         max_num_batched_tokens: int,
         clock: Callable[[], float],
-        prefix_cache: bool = False,
+        can_fork: bool = False,
     ) -> None:
         self.policy = policy
-        self.block_size = block_size
-        self._cache = PrefixCache(block_size) if prefix_cache else None
-        self.pool = BlockPool(num_blocks, self._cache)
+        self.memory = memory
         # Every running sequence can then compute at least one token in every step.
         self.max_num_seqs = min(max_num_seqs, max_num_batched_tokens)
         self.max_num_batched_tokens = max_num_batched_tokens
         self.preemptions = 0
+        self.swaps = 0
+        self.prompt_tokens = 0
+        """Of the requests that have begun to run."""
+        self.cached_tokens = 0
+        """Those that did not have to be computed."""
         self._clock = clock
+        self._can_fork = can_fork
         self._dynamic = type(policy).order is not SchedulingPolicy.order
+        self._accounts = type(policy).served is not SchedulingPolicy.served
+        self._reserve = int(memory.pool.num_blocks * FREE_SHARE_TO_ADMIT) + 1
         self._waiting = WaitingQueue()
+        self._parked: dict[int, Sequence] = {}
+        """Paused sequences that lost their blocks."""
         self._running: dict[int, Sequence] = {}
         self._released: list[int] = []
+        self._in_flight: deque[list[tuple[Sequence, int]]] = deque()
+        """Of each submitted step, the sequences of its slices and their epochs."""
         self._step_id = 0
 
     @property
@@ -53,103 +65,194 @@ class Scheduler:
 
     @property
     def num_waiting(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._parked)
 
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence. The caller made sure that it fits into an empty pool."""
-        sequence.key = self.policy.key(sequence.view)
-        self._waiting.push(sequence)
+        sequence.probe = self.memory.cached_tokens
+        self._queue(sequence)
+
+    def fork(self, parent: Sequence, child: Sequence) -> None:
+        """Let `child`, whose tokens begin like its parent's, run at once on shared blocks, or else wait."""
+        child.probe = self.memory.cached_tokens
+        child.cached_tokens = parent.cached_tokens
+        if self._can_fork and len(self._running) < self.max_num_seqs and self.memory.fork(parent, child, self._reserve):
+            child.key = self.policy.key(child.view)
+            self._running[child.seq_id] = child
+        else:
+            self._queue(child)
+
+    def resume(self, sequence: Sequence) -> None:
+        """Let a paused sequence go on."""
+        sequence.paused = False
+        if self._parked.pop(sequence.seq_id, None):
+            self._queue(sequence)
 
     def remove(self, sequence: Sequence) -> None:
         """Forget a finished or aborted sequence, wherever it is, and free its blocks."""
+        sequence.epoch += 1
         if self._running.pop(sequence.seq_id, None):
-            self._release(sequence)
-        else:
+            self._released.append(sequence.seq_id)
+            self.memory.release(sequence)
+            return
+        if not self._parked.pop(sequence.seq_id, None):
             self._waiting.remove(sequence)
+        self.memory.forget_swapped(sequence)
 
     def schedule(self) -> StepPlan | None:
-        """The plan of the next step; None if nothing can run."""
+        """The plan of the next step; None if nothing can run before more results are known."""
         slices: dict[int, SequenceSlice] = {}
-        started: list[SequenceStart] = []
-        budget = self._schedule_running(slices)
+        started: dict[int, SequenceStart] = {}
+        budget = self._schedule_running(slices, started)
         if budget is not None:
             self._admit(slices, started, budget)
-        if not slices:
+        while not slices and self._is_stuck():
+            self._preempt(self._victim())
+            self._admit(slices, started, self.max_num_batched_tokens)
+        operations = self.memory.take_operations()
+        if not slices and not operations:
             return None
         self._step_id += 1
+        self._in_flight.append([(sequence, sequence.epoch) for sequence in map(self._running.__getitem__, slices)])
         released, self._released = tuple(self._released), []
-        return StepPlan(step_id=self._step_id, released=released, started=tuple(started), slices=tuple(slices.values()))
+        return StepPlan(
+            step_id=self._step_id,
+            released=released,
+            started=tuple(started.values()),
+            slices=tuple(slices.values()),
+            **operations,
+        )
 
     def update(self, plan: StepPlan, result: StepResult) -> Iterator[tuple[Sequence, list[int]]]:
-        """Enter a step's result; yields each sequence that got tokens, with them.
+        """Enter the result of the oldest submitted step.
 
-        A sequence may be removed while it is yielded.
+        Yields each sequence that got tokens, with them, and those that wanted none once their prompt is computed.
+        Sequences may be removed, forked and resumed meanwhile.
         """
-        for item, tokens in zip(plan.slices, result.token_ids, strict=True):
-            sequence = self._running[item.seq_id]
-            end = sequence.num_computed = item.start + item.num_tokens
-            if self._cache is not None and end // self.block_size > item.start // self.block_size:
-                self._remember(self._cache, sequence, item.start // self.block_size, end // self.block_size)
+        size = self.memory.block_size
+        served: list[ServedTokens] = []
+        for (sequence, epoch), item, tokens in zip(
+            self._in_flight.popleft(), plan.slices, result.token_ids, strict=True
+        ):
+            if sequence.epoch != epoch:
+                continue
+            sequence.in_flight -= item.sample
+            end = item.start + item.num_tokens
+            if end // size > item.start // size:
+                self.memory.remember(sequence, item.start, end)
+            if self._accounts:
+                prompt = 0 if sequence.preemptions else max(min(end, sequence.prompt_len) - item.start, 0)
+                served.append(ServedTokens(sequence.view, prompt, len(tokens)))
             if tokens:
                 sequence.token_ids.extend(tokens)
+                sequence.paused = sequence.lockstep
                 yield sequence, tokens
+            elif not sequence.max_tokens and end == sequence.prompt_len:
+                yield sequence, tokens
+        if served:
+            self.policy.served(served)
 
     def check_integrity(self) -> None:
         """Raise `AssertionError` if the bookkeeping contradicts itself. For tests and debug runs."""
-        self.pool.check_integrity(block for s in self._running.values() for block in s.block_ids)
-        for sequence in self._running.values():
-            if len(sequence.block_ids) * self.block_size < sequence.num_computed:
-                raise AssertionError(f"sequence {sequence.seq_id} has computed more than its blocks hold")
-        for sequence in self._waiting:
-            if sequence.block_ids or sequence.num_computed or sequence.seq_id in self._running:
-                raise AssertionError(f"waiting sequence {sequence.seq_id} holds blocks or runs")
+        waiting = [*self._waiting, *self._parked.values()]
+        self.memory.check_integrity(self._running.values(), waiting)
+        if any(sequence.seq_id in self._running for sequence in waiting):
+            raise AssertionError("a sequence waits and runs")
+        if any(not sequence.paused for sequence in self._parked.values()):
+            raise AssertionError("a parked sequence is not paused")
 
-    def _schedule_running(self, slices: dict[int, SequenceSlice]) -> int | None:
+    def _queue(self, sequence: Sequence) -> None:
+        sequence.key = self.policy.key(sequence.view)
+        self._waiting.push(sequence)
+
+    def _schedule_running(self, slices: dict[int, SequenceSlice], started: dict[int, SequenceStart]) -> int | None:
         """Plan the running sequences. Returns the budget that is left, None if one was preempted."""
         budget = self.max_num_batched_tokens
-        preempted = False
+        before = self.preemptions
+        size = self.memory.block_size
+        running = self._running
         prefills: list[Sequence] = []
-        for sequence in list(self._running.values()):
-            if len(sequence.token_ids) - sequence.num_computed > 1:
+        # Most of what scheduling costs is spent here: what nearly every sequence needs is written out.
+        for seq_id, sequence in list(running.items()):
+            computed = sequence.num_computed
+            left = len(sequence.token_ids) + sequence.in_flight - computed
+            if left > 1:
                 prefills.append(sequence)
                 continue
-            if sequence.seq_id not in self._running:
+            if not left or sequence.paused or (sequence.in_flight and self._must_wait(sequence)):
                 continue
-            if sequence.num_computed == len(sequence.block_ids) * self.block_size:
-                victims = self._make_room(sequence, slices)
-                preempted = preempted or bool(victims)
-                budget += sum(victims)
-                if sequence.seq_id not in self._running:
+            if self.preemptions > before and seq_id not in running:
+                continue
+            num_blocks = len(sequence.block_ids)
+            if computed < num_blocks * size and sequence.num_sent == num_blocks:
+                slices[seq_id] = SequenceSlice(seq_id=seq_id, start=computed, num_tokens=1, sample=True)
+                sequence.num_computed = computed + 1
+                sequence.in_flight += 1
+                budget -= 1
+                continue
+            if computed == num_blocks * size:
+                budget += self._make_room(sequence, slices, started)
+                if seq_id not in running:
                     continue
-                block = tuple(self.pool.allocate(1))
-                sequence.block_ids += block
-            else:
-                block = ()
-            slices[sequence.seq_id] = SequenceSlice(
-                seq_id=sequence.seq_id, start=sequence.num_computed, num_tokens=1, new_block_ids=block, sample=True
-            )
-            budget -= 1
+                self.memory.grow(sequence)
+            budget -= self._plan(sequence, slices, started, 1)
         for sequence in prefills:
-            if budget and sequence.seq_id in self._running:
-                budget -= self._prefill(sequence, slices, budget)
-        return None if preempted else budget
+            if budget and sequence.seq_id in running:
+                left = sequence.num_known - sequence.num_computed
+                budget -= self._plan(sequence, slices, started, min(left, budget))
+        return None if self.preemptions > before else budget
 
-    def _make_room(self, sequence: Sequence, slices: dict[int, SequenceSlice]) -> list[int]:
+    def _is_stuck(self) -> bool:
+        """Whether all that run are paused until one that waits has run."""
+        if self._in_flight or not self._running or not len(self._waiting):
+            return False
+        return all(sequence.paused for sequence in self._running.values())
+
+    def _must_wait(self, sequence: Sequence) -> bool:
+        """Whether a sequence cannot be planned before its tokens in flight are known."""
+        return sequence.lockstep or sequence.num_output + sequence.in_flight >= sequence.max_tokens
+
+    def _plan(
+        self,
+        sequence: Sequence,
+        slices: dict[int, SequenceSlice],
+        started: dict[int, SequenceStart],
+        num_tokens: int,
+    ) -> int:
+        """Plan the next tokens of a sequence; returns how many."""
+        start = sequence.num_computed
+        sequence.num_computed = end = start + num_tokens
+        sample = end == sequence.num_known and sequence.max_tokens > 0
+        sequence.in_flight += sample
+        if sequence.num_sent is None:
+            started[sequence.seq_id] = _start(sequence)
+            sequence.num_sent = 0
+        blocks: tuple[int, ...] = ()
+        if sequence.num_sent < len(sequence.block_ids):
+            blocks = tuple(sequence.block_ids[sequence.num_sent :])
+            sequence.num_sent = len(sequence.block_ids)
+        slices[sequence.seq_id] = SequenceSlice(
+            seq_id=sequence.seq_id, start=start, num_tokens=num_tokens, new_block_ids=blocks, sample=sample
+        )
+        return num_tokens
+
+    def _make_room(
+        self, sequence: Sequence, slices: dict[int, SequenceSlice], started: dict[int, SequenceStart]
+    ) -> int:
         """Preempt until a block is free or `sequence` itself lost its place.
 
-        Returns, for each victim, how many tokens it had been given in this step.
+        Returns how many tokens the victims had been given in this step.
         """
-        given_back: list[int] = []
-        while not self.pool.num_free and sequence.seq_id in self._running:
+        given_back = 0
+        while not self.memory.pool.num_free and sequence.seq_id in self._running:
             victim = self._victim()
             planned = slices.pop(victim.seq_id, None)
-            given_back.append(planned.num_tokens if planned else 0)
-            del self._running[victim.seq_id]
-            self._release(victim)
-            victim.num_computed = 0
-            victim.preemptions += 1
-            self.preemptions += 1
-            self.add(victim)
+            if planned is not None:
+                given_back += planned.num_tokens
+                victim.num_computed = planned.start
+                if started.pop(victim.seq_id, None):
+                    victim.num_sent = None
+            self._preempt(victim)
         return given_back
 
     def _victim(self) -> Sequence:
@@ -159,66 +262,49 @@ class Scheduler:
             raise RuntimeError(f"policy {type(self.policy).__name__} chose victim {name!r}, which does not run")
         return by_id[name]
 
-    def _release(self, sequence: Sequence) -> None:
-        self.pool.free(sequence.block_ids)
-        sequence.block_ids = []
-        self._released.append(sequence.seq_id)
+    def _preempt(self, victim: Sequence) -> None:
+        del self._running[victim.seq_id]
+        # A token in flight is sampled anew, so it is as if the last known one had not been computed yet.
+        keep = min(victim.num_computed, len(victim.token_ids) - 1)
+        known = victim.num_sent is not None
+        if not known or not self.memory.swap_pool.num_free or not self.policy.swap(victim.view):
+            keep = 0  # what the executor does not know yet may still wait to be copied
+        self.swaps += self.memory.release(victim, keep=keep)
+        if known:
+            self._released.append(victim.seq_id)
+        victim.num_sent = None
+        victim.in_flight = 0
+        victim.epoch += 1
+        victim.preemptions += 1
+        self.preemptions += 1
+        if victim.paused:
+            self._parked[victim.seq_id] = victim
+        else:
+            self._queue(victim)
 
-    def _prefill(
-        self, sequence: Sequence, slices: dict[int, SequenceSlice], budget: int, blocks: tuple[int, ...] = ()
-    ) -> int:
-        """Plan the next chunk of a sequence's known tokens; returns its length."""
-        left = len(sequence.token_ids) - sequence.num_computed
-        chunk = min(left, budget)
-        slices[sequence.seq_id] = SequenceSlice(
-            seq_id=sequence.seq_id,
-            start=sequence.num_computed,
-            num_tokens=chunk,
-            new_block_ids=blocks,
-            sample=chunk == left,
-        )
-        return chunk
-
-    def _admit(self, slices: dict[int, SequenceSlice], started: list[SequenceStart], budget: int) -> None:
-        reserve = int(self.pool.num_blocks * FREE_SHARE_TO_ADMIT) + 1
+    def _admit(self, slices: dict[int, SequenceSlice], started: dict[int, SequenceStart], budget: int) -> None:
         for sequence in self._candidates():
             if not budget or len(self._running) >= self.max_num_seqs:
                 return
-            shared = self._shared(sequence)
-            # All blocks of the known tokens at once: a chunked prompt never loses a race for its own blocks.
-            count = -(-len(sequence.token_ids) // self.block_size) - len(shared)
-            taken = count + sum(map(self.pool.is_idle, shared))
-            if taken + (reserve if self._running else 0) > self.pool.num_free:
+            if not self.memory.admit(sequence, self._reserve_for(sequence)):
                 return
-            self._waiting.remove(sequence)
-            self._running[sequence.seq_id] = sequence
-            self.pool.share(shared)
-            sequence.block_ids = shared + self.pool.allocate(count)
-            sequence.num_computed = len(shared) * self.block_size
             if sequence.cached_tokens is None:
                 sequence.cached_tokens = sequence.num_computed
-            started.append(
-                SequenceStart(
-                    seq_id=sequence.seq_id,
-                    token_ids=list(sequence.token_ids),
-                    prompt_len=sequence.prompt_len,
-                    sampling=sequence.sampling,
-                )
-            )
-            budget -= self._prefill(sequence, slices, budget, tuple(sequence.block_ids))
+                self.prompt_tokens += sequence.prompt_len
+                self.cached_tokens += sequence.num_computed
+            self._waiting.remove(sequence)
+            self._running[sequence.seq_id] = sequence
+            left = len(sequence.token_ids) - sequence.num_computed
+            budget -= self._plan(sequence, slices, started, min(left, budget))
 
-    def _shared(self, sequence: Sequence) -> list[int]:
-        """Blocks that the prefix cache has for a sequence. Its last token is always computed, for its logits."""
-        if self._cache is None:
-            return []
-        self._cache.extend(sequence.block_hashes, sequence.token_ids, len(sequence.token_ids) - 1)
-        return list(self._cache.match(sequence.block_hashes[: (len(sequence.token_ids) - 1) // self.block_size]))
+    def _reserve_for(self, sequence: Sequence) -> int:
+        """Blocks that must stay free when a sequence joins the running ones.
 
-    def _remember(self, cache: PrefixCache, sequence: Sequence, first: int, end: int) -> None:
-        """Enter blocks `first` to `end` - 1 of a sequence, which are now full, into the prefix cache."""
-        cache.extend(sequence.block_hashes, sequence.token_ids, end * self.block_size)
-        for block, digest in zip(sequence.block_ids[first:end], sequence.block_hashes[first:end], strict=True):
-            cache.insert(block, digest)
+        One that comes back leaves each of them a block: otherwise it would soon lose its own again, for nothing.
+        """
+        if not self._running:
+            return 0
+        return self._reserve + (len(self._running) if sequence.preemptions else 0)
 
     def _candidates(self) -> Iterator[Sequence]:
         """Waiting sequences in the policy's order; the caller removes each from the queue or stops."""
@@ -237,3 +323,14 @@ class Scheduler:
                     f"policy {type(self.policy).__name__} ordered {name!r}, which does not wait or came twice"
                 )
             yield sequence
+
+
+def _start(sequence: Sequence) -> SequenceStart:
+    return SequenceStart(
+        seq_id=sequence.seq_id,
+        token_ids=list(sequence.token_ids),
+        prompt_len=sequence.prompt_len,
+        sampling=sequence.sampling,
+        bad_words=sequence.bad_words,
+        end_token_ids=sequence.end_token_ids,
+    )

@@ -1,28 +1,39 @@
 """A sequence as the scheduler keeps it, and the read-only face that policies see."""
 
+from collections.abc import Callable
 from typing import Any
 
+from corelm.contracts.frontend import RequestOptions
 from corelm.sampling import SamplingParams
 
 
 class Sequence:
-    """Tokens, blocks and progress of one request. Only the scheduler changes it."""
+    """Tokens, blocks and progress of one choice of a request. Only the scheduler changes it."""
 
     __slots__ = (
         "arrival",
+        "bad_words",
         "block_hashes",
         "block_ids",
         "cached_tokens",
+        "end_token_ids",
+        "epoch",
+        "in_flight",
         "key",
+        "lockstep",
         "max_tokens",
         "num_computed",
+        "num_sent",
+        "options",
+        "paused",
         "preemptions",
-        "priority",
+        "probe",
         "prompt_len",
         "request_id",
         "sampling",
         "seq_id",
-        "tenant",
+        "swap_ids",
+        "swapped_tokens",
         "token_ids",
         "view",
     )
@@ -32,36 +43,60 @@ class Sequence:
         *,
         seq_id: int,
         request_id: str,
-        prompt: list[int],
+        token_ids: list[int],
         max_tokens: int,
         sampling: SamplingParams,
         arrival: float,
-        priority: int = 0,
-        tenant: str | None = None,
+        prompt_len: int | None = None,
+        options: RequestOptions = RequestOptions(),
+        bad_words: tuple[tuple[int, ...], ...] = (),
+        end_token_ids: tuple[int, ...] = (),
+        lockstep: bool = False,
     ) -> None:
         self.seq_id = seq_id
         self.request_id = request_id
-        self.token_ids = prompt
-        self.prompt_len = len(prompt)
+        """Unique among the sequences that live."""
+        self.token_ids = token_ids
+        self.prompt_len = len(token_ids) if prompt_len is None else prompt_len
         self.max_tokens = max_tokens
         self.sampling = sampling
         self.arrival = arrival
-        self.priority = priority
-        self.tenant = tenant
+        self.options = options
+        self.bad_words = bad_words
+        self.end_token_ids = end_token_ids
+        self.lockstep = lockstep
+        """Whether it pauses after each token, for someone to decide how it goes on."""
+        self.paused = False
         self.num_computed = 0
-        """Positions whose keys and values are in the KV cache."""
+        """Positions whose keys and values are in the KV cache once every submitted step is done."""
+        self.in_flight = 0
+        """Tokens that submitted steps will sample for it."""
+        self.epoch = 0
+        """Goes up when the sequence loses its blocks; results of steps from before mean nothing."""
         self.block_ids: list[int] = []
+        self.num_sent: int | None = None
+        """How many of `block_ids` the executor was told; None if it does not know the sequence."""
+        self.swap_ids: list[int] = []
+        self.swapped_tokens = 0
+        """Positions whose keys and values `swap_ids` hold."""
         self.block_hashes: list[bytes] = []
         """Of its full blocks, as far as the prefix cache was asked about them."""
         self.cached_tokens: int | None = None
-        """Prompt tokens that the prefix cache had when the sequence was first admitted; None before."""
+        """Prompt tokens that did not have to be computed when the sequence first ran; None before."""
         self.preemptions = 0
         self.key: Any = None
+        self.probe: Callable[[Sequence], int] = lambda sequence: 0
+        """Tells how many of its tokens the prefix cache has."""
         self.view = SequenceView(self)
 
     @property
     def num_output(self) -> int:
         return len(self.token_ids) - self.prompt_len
+
+    @property
+    def num_known(self) -> int:
+        """Tokens, those that submitted steps will sample included."""
+        return len(self.token_ids) + self.in_flight
 
 
 class SequenceView:
@@ -82,15 +117,28 @@ class SequenceView:
 
     @property
     def priority(self) -> int:
-        return self._sequence.priority
+        return self._sequence.options.priority
 
     @property
     def tenant(self) -> str | None:
-        return self._sequence.tenant
+        return self._sequence.options.tenant
+
+    @property
+    def session(self) -> str | None:
+        return self._sequence.options.session
+
+    @property
+    def deadline(self) -> float | None:
+        seconds = self._sequence.options.deadline_s
+        return None if seconds is None else self._sequence.arrival + seconds
 
     @property
     def prompt_tokens(self) -> int:
         return self._sequence.prompt_len
+
+    @property
+    def cached_prefix_tokens(self) -> int:
+        return self._sequence.probe(self._sequence)
 
     @property
     def output_tokens(self) -> int:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, PositiveFloat, PositiveInt, PrivateAttr
+from pydantic import BaseModel, Field, NonNegativeInt, PositiveFloat, PositiveInt, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from corelm.errors import ConfigurationError
@@ -57,6 +57,7 @@ class Settings(Bootstrap):
     scheduler: str = Field("fcfs", description="Scheduling policy: who runs next.")
     tokenizer: str = Field("hf", description="What turns text into tokens.")
     frontend: str = Field("openai", description="How clients talk to the engine.")
+    observers: list[str] = Field([], description="Who is told what the engine does.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="Number format of weights and activations. auto: the executor's choice."
     )
@@ -64,6 +65,9 @@ class Settings(Bootstrap):
         None, description="Longest prompt and output together, in tokens. Without it, what the model supports."
     )
     max_num_seqs: PositiveInt = Field(64, description="Most sequences computed in one step.")
+    max_waiting: PositiveInt = Field(
+        2048, description="Most requests that may wait; more are refused until some have begun."
+    )
     max_num_batched_tokens: PositiveInt = Field(
         512, description="Most tokens computed in one step. Fewer let streams flow while long prompts are read."
     )
@@ -71,11 +75,19 @@ class Settings(Bootstrap):
     kv_cache_tokens: PositiveInt | None = Field(
         None, description="Size of the KV cache in tokens. Without it, the executor's choice."
     )
+    swap_tokens: NonNegativeInt = Field(
+        0,
+        description="Tokens whose keys and values preempted sequences may keep in host memory. "
+        "0: they are computed anew.",
+    )
     prefix_cache: bool = Field(
         True, description="Share the KV blocks of equal beginnings of prompts, if the executor can."
     )
     iteration_timeout_s: PositiveFloat = Field(
         300.0, description="A step that takes longer than this many seconds is an engine failure."
+    )
+    stats_interval_s: float = Field(
+        10.0, ge=0, description="Log throughput each time this many seconds have passed with work to do. 0: never."
     )
     exit_on_engine_error: bool = Field(
         True, description="End the process when the engine fails. If false it stays up and reports itself unhealthy."

@@ -56,6 +56,8 @@ def plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, COLLECTIONS):
         return [plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
@@ -102,4 +104,6 @@ def _type_name(annotation: Any) -> str:
     named = [_type_name(part) for part in arguments if part is not type(None)]
     if get_origin(annotation) in COLLECTIONS:
         return f"list of {named[0]}"
+    if get_origin(annotation) is dict:
+        return f"{named[1]} by name"
     return named[0] if hasattr(annotation, "__metadata__") else " | ".join(named)

@@ -13,14 +13,21 @@ from corelm.contracts.executor import (
     StepPlan,
     StepResult,
 )
+from corelm.outputs import TokenLogprobs
 
 ALPHABET = b"abcdefghijklmnopqrstuvwxyz ,.\n"
 
 
+def fake_distribution(token_ids: Sequence[int], seed: int = 0) -> list[tuple[int, float]]:
+    """What the fake executor predicts after `token_ids`: every letter with its log-probability, the best first."""
+    digest = zlib.crc32(repr((seed, list(token_ids))).encode())
+    spread = (digest >> 8) / 2**24
+    return [(ALPHABET[(digest + 7 * i) % len(ALPHABET)], -spread - i / 4) for i in range(len(ALPHABET))]
+
+
 def fake_next_token(token_ids: Sequence[int], seed: int = 0) -> int:
     """The token that the fake executor samples after `token_ids`: a letter that depends on all of them."""
-    digest = zlib.crc32(repr((seed, list(token_ids))).encode())
-    return ALPHABET[digest % len(ALPHABET)]
+    return fake_distribution(token_ids, seed)[0][0]
 
 
 def fake_continuation(token_ids: Sequence[int], count: int, seed: int = 0) -> list[int]:
@@ -38,6 +45,8 @@ class _Held:
         self.tokens = list(start.token_ids)
         self.blocks: list[int] = []
         self.computed: int | None = None
+        self.prompt_len = start.prompt_len
+        self.sampling = start.sampling
         self.seed = 0 if start.sampling.greedy else start.sampling.seed or 0
 
 
@@ -57,6 +66,9 @@ class FakeExecutor(SimpleExecutor):
         max_model_len: int = 1024,
         max_num_seqs: int = 2**31,
         max_num_batched_tokens: int = 2**31,
+        num_swap_blocks: int = 0,
+        pipeline_depth: int = 1,
+        capabilities: frozenset[str] = frozenset({"prefix_cache", "copy_blocks", "logprobs"}),
         on_step: Callable[[StepPlan], None] | None = None,
     ) -> None:
         self.info = ExecutorInfo(
@@ -66,7 +78,9 @@ class FakeExecutor(SimpleExecutor):
             max_model_len=max_model_len,
             dtype="float32",
             device="fake",
-            capabilities=frozenset({"prefix_cache"}),
+            capabilities=capabilities,
+            num_swap_blocks=num_swap_blocks,
+            pipeline_depth=pipeline_depth,
         )
         self.on_step = on_step
         self.unhealthy: Exception | None = None
@@ -75,7 +89,9 @@ class FakeExecutor(SimpleExecutor):
         self._max_num_seqs = max_num_seqs
         self._max_num_batched_tokens = max_num_batched_tokens
         self._held: dict[int, _Held] = {}
-        self._cache: dict[int, int] = {}
+        self._cache: dict[int, list[int]] = {}
+        """Token ids by block, then by offset."""
+        self._swapped: dict[int, list[int]] = {}
         self._step_id = 0
 
     def load(self, progress: Progress) -> ExecutorInfo:
@@ -94,11 +110,21 @@ class FakeExecutor(SimpleExecutor):
             self.on_step(plan)
         self._apply(plan)
         self._check(plan)
-        return StepResult(step_id=plan.step_id, token_ids=[self._compute(item) for item in plan.slices])
+        result = StepResult(step_id=plan.step_id, token_ids=[], logprobs={}, prompt_logprobs={})
+        for item in plan.slices:
+            result.token_ids.append(self._compute(item, result))
+        return result
 
     def _apply(self, plan: StepPlan) -> None:
         for seq_id in plan.released:
             self._held.pop(seq_id, None)
+        for source, target in plan.copies:
+            self._cache[target] = list(self._cache[source])
+        for source, target in plan.swap_out:
+            assert 0 <= target < self.info.num_swap_blocks, "no such swap block"
+            self._swapped[target] = list(self._cache[source])
+        for source, target in plan.swap_in:
+            self._cache[target] = list(self._swapped[source])
         for start in plan.started:
             assert start.seq_id not in self._held, f"sequence {start.seq_id} was started twice"
             assert 0 < start.prompt_len <= len(start.token_ids), "a sequence needs a prompt"
@@ -120,26 +146,49 @@ class FakeExecutor(SimpleExecutor):
             written = self._held[item.seq_id].blocks[item.start // self.info.block_size :]
             assert all(owners[block] == 1 for block in written), "a block that another sequence holds is written"
 
-    def _compute(self, item: SequenceSlice) -> list[int]:
+    def _compute(self, item: SequenceSlice, result: StepResult) -> list[int]:
         held = self._held[item.seq_id]
         end = item.start + item.num_tokens
         assert item.num_tokens > 0, "an empty slice"
-        if held.computed is None:
-            assert item.start % self.info.block_size == 0, "a shared beginning consists of whole blocks"
-        else:
-            assert item.start == held.computed, "a slice starts where the last one ended"
+        assert held.computed in (None, item.start), "a slice starts where the last one ended"
         assert end <= min(len(held.tokens), len(held.blocks) * self.info.block_size), "a slice beyond tokens or blocks"
         for position in range(item.start, end):
-            self._cache[self._slot(held, position)] = held.tokens[position]
+            self._write(held, position)
         held.computed = end
+        if held.sampling.prompt_logprobs is not None:
+            positions = range(item.start + 1, min(end + 1, held.prompt_len))
+            result.prompt_logprobs[item.seq_id] = [
+                _logprobs(held, held.tokens[position], held.tokens[:position], held.sampling.prompt_logprobs)
+                for position in positions
+            ]
         if not item.sample:
             return []
         assert end == len(held.tokens), "sampling needs all known tokens"
-        context = [self._cache[self._slot(held, position)] for position in range(end)]
+        context = [self._read(held, position) for position in range(end)]
+        assert context == held.tokens, "the blocks of a sequence do not hold its tokens"
         token = fake_next_token(context, held.seed)
+        if held.sampling.logprobs is not None:
+            result.logprobs[item.seq_id] = [_logprobs(held, token, context, held.sampling.logprobs)]
         held.tokens.append(token)
         return [token]
 
-    def _slot(self, held: _Held, position: int) -> int:
-        size = self.info.block_size
-        return held.blocks[position // size] * size + position % size
+    def _write(self, held: _Held, position: int) -> None:
+        block, offset = held.blocks[position // self.info.block_size], position % self.info.block_size
+        self._cache.setdefault(block, [-1] * self.info.block_size)[offset] = held.tokens[position]
+
+    def _read(self, held: _Held, position: int) -> int:
+        block, offset = held.blocks[position // self.info.block_size], position % self.info.block_size
+        return self._cache[block][offset]
+
+
+def _logprobs(held: _Held, token: int, context: Sequence[int], count: int) -> TokenLogprobs:
+    ranked = fake_distribution(context, held.seed)
+    ids = [letter for letter, _ in ranked]
+    rank = ids.index(token) if token in ids else len(ids)
+    return TokenLogprobs(
+        token_id=token,
+        logprob=ranked[rank][1] if rank < len(ids) else -99.0,
+        rank=rank + 1,
+        top_ids=tuple(ids[:count]),
+        top_logprobs=tuple(logprob for _, logprob in ranked[:count]),
+    )

@@ -22,8 +22,13 @@ class FakeTokenizer(Tokenizer):
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         return b"".join(_bytes(token, skip_special_tokens) for token in token_ids).decode(errors="replace")
 
-    def decoder(self, *, skip_special_tokens: bool = True) -> IncrementalDecoder:
+    def decoder(
+        self, *, skip_special_tokens: bool = True, spaces_between_special_tokens: bool = True
+    ) -> IncrementalDecoder:
         return _Decoder(skip_special_tokens)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return _bytes(token_id, skip_special_tokens=False)
 
     def render_chat(self, chat: Chat) -> list[int]:
         tokens = [BOS]

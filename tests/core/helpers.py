@@ -8,6 +8,9 @@ from corelm.api import SamplingParams, SchedulingPolicy
 from corelm.engine.async_engine import AsyncEngine
 from corelm.engine.engine import Engine
 from corelm.engine.intake import Intake
+from corelm.engine.observing import Observing
+from corelm.engine.prompts import PromptReader
+from corelm.scheduler.memory import KVMemory
 from corelm.scheduler.scheduler import Scheduler
 from corelm.testing import FakeExecutor, FakeTokenizer, fake_continuation
 
@@ -16,6 +19,21 @@ GREEDY = SamplingParams(temperature=0.0, ignore_eos=True, max_tokens=8)
 
 def greedy(**values: Any) -> SamplingParams:
     return SamplingParams(**{"temperature": 0.0, "max_tokens": 8, **values})
+
+
+EVERYTHING = frozenset({"prefix_cache", "copy_blocks", "logprobs", "penalties", "token_masks"})
+
+
+def make_intake(
+    tokenizer: FakeTokenizer | None = None,
+    *,
+    max_model_len: int = 10_000,
+    kv_tokens: int = 10_000,
+    capabilities: frozenset[str] = EVERYTHING,
+) -> Intake:
+    tokenizer = tokenizer or FakeTokenizer()
+    prompts = PromptReader(tokenizer, max_model_len=max_model_len, kv_tokens=kv_tokens, vocab_size=258)
+    return Intake(tokenizer, prompts, capabilities=capabilities)
 
 
 def make_engine(
@@ -27,32 +45,49 @@ def make_engine(
     tokenizer: FakeTokenizer | None = None,
     clock: Callable[[], float] = time.monotonic,
     prefix_cache: bool = True,
+    observing: Observing | None = None,
 ) -> Engine:
     executor = executor or FakeExecutor()
     info = executor.load(lambda fraction, text: None)
-    scheduler = Scheduler(
-        policy or SchedulingPolicy(),
+    memory = KVMemory(
         num_blocks=info.num_blocks,
         block_size=info.block_size,
+        num_swap_blocks=info.num_swap_blocks,
+        prefix_cache=prefix_cache,
+    )
+    scheduler = Scheduler(
+        policy or SchedulingPolicy(),
+        memory,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
         clock=clock,
-        prefix_cache=prefix_cache,
+        can_fork="copy_blocks" in info.capabilities,
     )
-    intake = Intake(
-        tokenizer or FakeTokenizer(),
+    intake = make_intake(
+        tokenizer,
         max_model_len=info.max_model_len,
         kv_tokens=info.num_blocks * info.block_size,
-        vocab_size=info.vocab_size,
+        capabilities=info.capabilities,
     )
-    return Engine(model_name="fake", executor=executor, info=info, scheduler=scheduler, intake=intake)
+    return Engine(
+        model_name="fake", executor=executor, info=info, scheduler=scheduler, intake=intake, observing=observing
+    )
 
 
 async def start_engine(
-    executor: FakeExecutor | None = None, *, iteration_timeout_s: float = 30.0, **options: Any
+    executor: FakeExecutor | None = None,
+    *,
+    iteration_timeout_s: float = 30.0,
+    max_waiting: int = 1000,
+    observing: Observing | None = None,
+    **options: Any,
 ) -> AsyncEngine:
     engine = AsyncEngine(
-        lambda progress: make_engine(executor, **options), names=["fake"], iteration_timeout_s=iteration_timeout_s
+        lambda progress: make_engine(executor, observing=observing, **options),
+        names=["fake"],
+        iteration_timeout_s=iteration_timeout_s,
+        max_waiting=max_waiting,
+        observing=observing,
     )
     await engine.start()
     return engine

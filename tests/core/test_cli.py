@@ -227,7 +227,7 @@ def test_version(corelm):
         (["rn"], "no command 'rn'; did you mean 'run'? (see corelm --help)"),
         (["run", "--frontnd", "x"], "unknown flag --frontnd; did you mean '--frontend'?"),
         (["run", "--plugins", "pipes"], "plugins: no plugin named 'pipes' is installed; did you mean 'pipe'?"),
-        (["run", "--scheduler", "fcsf"], "no scheduler named 'fcsf'; did you mean 'fcfs'?; available: fcfs"),
+        (["run", "--scheduler", "fcsf"], "no scheduler named 'fcsf'; did you mean 'fcfs'?; available: fair, fcfs"),
         (["run", "--model", "unheard-of"], "no plugin knows a model named 'unheard-of'"),
         (["config", "--pipe.tokens", "x"], "flag --pipe.tokens: input should be a valid integer"),
         (["plugins", "--model", "x"], "unknown flag --model"),

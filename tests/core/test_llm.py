@@ -4,7 +4,7 @@ import pytest
 from helpers import expected_text, greedy
 
 from corelm import LLM
-from corelm.api import EngineDeadError, InvalidRequestError
+from corelm.api import BatchError, EngineDeadError, InvalidRequestError, SamplingParams
 
 
 @pytest.fixture
@@ -30,12 +30,27 @@ def test_chat(llm):
     assert llm.chat(messages, greedy())[0].text == llm.chat([messages, messages], greedy())[1].text
 
 
-def test_a_refused_prompt_is_named_and_nothing_runs(llm):
-    with pytest.raises(InvalidRequestError, match="prompt 1: the prompt is empty"):
-        llm.generate(["a", ""], greedy())
+def test_what_fails_is_reported_and_the_others_end(llm):
+    with pytest.raises(BatchError, match="1 of 3 prompts failed; prompt 1: the prompt is empty") as caught:
+        llm.generate(["a", "", "b"], greedy())
+    first, refused, last = caught.value.results
+    assert (first[0].text, last[0].text) == (expected_text("a"), expected_text("b"))
+    assert isinstance(refused, InvalidRequestError)
     with pytest.raises(InvalidRequestError, match="2 prompts but 1 params"):
         llm.generate(["a", "b"], [greedy()])
-    assert llm.generate("a", greedy())[0].text == expected_text("a")
+    with pytest.raises(InvalidRequestError, match="the prompt is empty"):
+        llm.generate("")
+
+
+def test_choices_come_one_after_the_other(llm):
+    outputs = llm.generate(["a", "b"], SamplingParams(n=2, seed=5, max_tokens=4, ignore_eos=True))
+    assert [output.text for output in outputs] == [expected_text(p, 4, seed) for p in "ab" for seed in (5, 6)]
+
+
+def test_a_step_that_never_ends_is_given_up():
+    llm = LLM("fake", executor="fake", tokenizer="fake", fake={"hang_at_step": 1}, iteration_timeout_s=0.2)
+    with pytest.raises(EngineDeadError, match="iteration timeout"):
+        llm.generate("a", greedy())
 
 
 def test_it_cannot_be_used_after_a_failed_step_or_close():

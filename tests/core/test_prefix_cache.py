@@ -55,7 +55,7 @@ def test_sequences_share_blocks_while_both_run():
     ]
     for request in requests:
         engine.add(request)
-    texts = dict.fromkeys((request.seq_id for request in requests), "")
+    texts = dict.fromkeys((request.number for request in requests), "")
     engine.step()
     assert engine.snapshot().running == 4  # each alone would take 7 of the 16 blocks
     while engine.has_work:

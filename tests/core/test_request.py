@@ -1,23 +1,26 @@
 """From tokens to text: end tokens, stop strings, split characters."""
 
 import pytest
-from helpers import greedy
+from helpers import greedy, make_intake
 from hypothesis import given
 from hypothesis import strategies as st
-
-from corelm.engine.intake import Intake
-from corelm.testing import FakeTokenizer
 
 EOS = 257
 
 
+class Ended:
+    """Where a request takes its finished sequences."""
+
+    def retire(self, sequence):
+        pass
+
+
 def run(tokens, step=1, **options):
     """Outputs for `tokens` as they come `step` at a time."""
-    intake = Intake(FakeTokenizer(), max_model_len=10_000, kv_tokens=10_000, vocab_size=258)
-    request = intake.prepare("p", greedy(**{"max_tokens": 1000, **options}), request_id="r", arrival=0.0)
+    request = make_intake().prepare("p", greedy(**{"max_tokens": 1000, **options}), request_id="r", arrival=0.0)
     outputs = []
     for start in range(0, len(tokens), step):
-        outputs.append(request.advance(list(tokens[start : start + step])))
+        outputs += request.advance(Ended(), request.first, list(tokens[start : start + step]), None)
         if outputs[-1].finish_reason:
             break
     return outputs

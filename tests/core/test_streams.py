@@ -19,7 +19,7 @@ def output(text, finish=None, count=1):
 
 
 def make_stream():
-    return AsyncStream("r", AsyncStream.put_abort)
+    return AsyncStream("r", 1, AsyncStream.put_abort)
 
 
 async def test_outputs_come_in_order_and_then_it_ends():

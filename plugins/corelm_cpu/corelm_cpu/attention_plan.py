@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from corelm_torch.batch import Batch, Ints
+from corelm_torch.arrays import Ints
+from corelm_torch.batch import Batch
 
 QUERY_TILE = 256
 """Most queries of a sequence in one operation, where tiles may have any size; bounds the masks' memory."""

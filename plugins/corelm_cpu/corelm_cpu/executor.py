@@ -4,7 +4,7 @@ import torch
 from corelm_torch.batch import Batch, SequenceTable
 from corelm_torch.config import load_config
 from corelm_torch.models import LlamaModel
-from corelm_torch.sampler import sample
+from corelm_torch.step import finish_step
 from corelm_torch.weights import assign_weights, iter_weights
 
 from corelm.api import ExecutorContext, ExecutorInfo, Progress, SimpleExecutor, StepPlan, StepResult
@@ -13,7 +13,9 @@ from corelm_cpu.ops import CpuOps, FastOps, InvariantOps
 from corelm_cpu.packing import pack_linears
 from corelm_cpu.resources import available_memory, usable_cpus
 from corelm_cpu.settings import CpuSettings
-from corelm_cpu.sizing import choose_dtype, choose_max_model_len, choose_num_blocks, gib, has_bfloat16
+from corelm_cpu.sizing import choose_dtype, choose_max_model_len, choose_num_blocks, gib, has_bfloat16, num_swap_blocks
+
+CAPABILITIES = frozenset({"prefix_cache", "copy_blocks", "logprobs", "penalties", "token_masks"})
 
 
 class CpuExecutor(SimpleExecutor):
@@ -24,6 +26,7 @@ class CpuExecutor(SimpleExecutor):
 
     _model: LlamaModel
     _table: SequenceTable
+    _cache: KVCache
     _ops: CpuOps
 
     def __init__(self, context: ExecutorContext) -> None:
@@ -53,10 +56,11 @@ class CpuExecutor(SimpleExecutor):
         if dtype == torch.bfloat16 and has_bfloat16():
             pack_linears(model)
         self._model = model
-        cache = KVCache(
+        self._cache = cache = KVCache(
             layers=config.num_layers,
             heads=config.num_kv_heads,
             num_blocks=num_blocks,
+            num_swap_blocks=num_swap_blocks(context),
             block_size=context.block_size,
             head_dim=config.head_dim,
             dtype=dtype,
@@ -66,6 +70,7 @@ class CpuExecutor(SimpleExecutor):
             max_model_len=max_model_len,
             block_size=context.block_size,
             padding_block=cache.padding_block,
+            vocab_size=config.vocab_size,
         )
         self._ops = InvariantOps(config, cache, dtype) if dtype == torch.float32 else FastOps(config, cache, dtype)
         progress(1.0, "loaded")
@@ -76,39 +81,39 @@ class CpuExecutor(SimpleExecutor):
             max_model_len=max_model_len,
             dtype=str(dtype).removeprefix("torch."),
             device="cpu",
-            capabilities=frozenset({"prefix_cache"}),
-            details={
-                "threads": str(threads),
-                "KV cache": gib(cache.num_bytes),
-            },
+            capabilities=CAPABILITIES,
+            num_swap_blocks=num_swap_blocks(context),
+            details={"threads": str(threads), "KV cache": gib(cache.num_bytes)}
+            | ({"swap space": gib(cache.num_swap_bytes)} if cache.num_swap_bytes else {}),
         )
 
     @torch.inference_mode()
     def execute(self, plan: StepPlan) -> StepResult:
+        self._cache.copy(plan.copies)
+        self._cache.swap_out(plan.swap_out)
+        self._cache.swap_in(plan.swap_in)
         batch = self._table.apply(plan)
-        token_ids: list[list[int]] = [[] for _ in plan.slices]
-        errors: dict[int, str] = {}
-        if plan.slices:
-            sampled, failed = sample(self._logits(batch), batch.sampling)
-            self._table.append(batch, sampled)
-            for index, token, bad in zip(batch.sampled.tolist(), sampled.tolist(), failed.tolist(), strict=True):
-                if bad:
-                    errors[plan.slices[index].seq_id] = "the model computed no finite scores for the next token"
-                else:
-                    token_ids[index].append(token)
-        return StepResult(step_id=plan.step_id, token_ids=token_ids, errors=errors)
+        if not plan.slices:
+            return StepResult(step_id=plan.step_id, token_ids=[])
+        result, sampled = finish_step(plan, batch, self._hidden(batch), self._head)
+        self._table.append(batch, sampled)
+        return result
 
-    def _logits(self, batch: Batch) -> torch.Tensor:
-        """Compute the step; logits [R, vocabulary] of the slices to be sampled."""
+    def _hidden(self, batch: Batch) -> torch.Tensor:
+        """Compute the step; the final hidden states of ``batch.output_rows``."""
         self._ops.begin(batch)
-        hidden = self._model(
+        hidden: torch.Tensor = self._model(
             torch.from_numpy(batch.token_ids),
             torch.from_numpy(batch.positions),
-            torch.from_numpy(batch.last_rows),
+            torch.from_numpy(batch.output_rows),
             self._ops,
         )
+        return hidden
+
+    def _head(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Logits of `hidden`."""
         return self._model.logits(hidden, self._ops)
 
     def shutdown(self) -> None:
-        for name in ("_model", "_table", "_ops"):
+        for name in ("_model", "_table", "_cache", "_ops"):
             self.__dict__.pop(name, None)

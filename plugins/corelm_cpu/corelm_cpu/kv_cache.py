@@ -1,22 +1,36 @@
-"""The paged KV cache."""
+"""The paged KV cache, and the room beside it for preempted sequences."""
+
+from collections.abc import Iterable
 
 import torch
 
+BlockPairs = Iterable[tuple[int, int]]
+"""Blocks to copy, (from, to), one after the other."""
+
 
 class KVCache:
-    """Keys and values of every layer, in blocks of `block_size` tokens.
+    """Keys and values of every layer, in blocks of `block_size` tokens, and swap blocks to keep some aside.
 
     Layout [layers, 2, KV heads, blocks + 1, block_size, head_dim]: heads lie outside, so that what is gathered for a
     batch needs no transposing. The last block is padding and always zero.
     """
 
     def __init__(
-        self, *, layers: int, heads: int, num_blocks: int, block_size: int, head_dim: int, dtype: torch.dtype
+        self,
+        *,
+        layers: int,
+        heads: int,
+        num_blocks: int,
+        num_swap_blocks: int,
+        block_size: int,
+        head_dim: int,
+        dtype: torch.dtype,
     ) -> None:
         self.block_size = block_size
         self.padding_block = num_blocks
         # Uninitialised: the system commits only the blocks that are used, and `clear` comes before any use.
         self._data = torch.empty(layers, 2, heads, num_blocks + 1, block_size, head_dim, dtype=dtype)
+        self._swapped = torch.empty(num_swap_blocks, layers, 2, heads, block_size, head_dim, dtype=dtype)
         self.clear(torch.tensor([self.padding_block]))
         blocks, slots = (heads, num_blocks + 1, block_size * head_dim), (heads, -1, head_dim)
         self._by_block = [(layer[0].view(blocks), layer[1].view(blocks)) for layer in self._data]
@@ -25,8 +39,13 @@ class KVCache:
 
     @property
     def num_bytes(self) -> int:
-        """Memory taken once every block is in use."""
-        return self._data.numel() * self._data.element_size()
+        """Memory taken once every block is in use, without the swap blocks."""
+        return self._data.nbytes
+
+    @property
+    def num_swap_bytes(self) -> int:
+        """Memory taken once every swap block is in use."""
+        return self._swapped.nbytes
 
     def clear(self, blocks: torch.Tensor) -> None:
         """Zero blocks that a sequence was just given.
@@ -34,6 +53,25 @@ class KVCache:
         A masked position contributes 0 times its value, which must not be a NaN that someone else left there.
         """
         self._data.index_fill_(3, blocks, 0)
+
+    def clear_slots(self, slots: torch.Tensor) -> None:
+        """Zero single slots, for a sequence that begins within a block that others filled further."""
+        self._data.flatten(3, 4).index_fill_(3, slots, 0)
+
+    def copy(self, pairs: BlockPairs) -> None:
+        """Copy blocks to others."""
+        for source, target in pairs:
+            self._data[:, :, :, target] = self._data[:, :, :, source]
+
+    def swap_out(self, pairs: BlockPairs) -> None:
+        """Copy blocks to swap blocks."""
+        for source, target in pairs:
+            self._swapped[target] = self._data[:, :, :, source]
+
+    def swap_in(self, pairs: BlockPairs) -> None:
+        """Copy swap blocks to blocks."""
+        for source, target in pairs:
+            self._data[:, :, :, target] = self._swapped[source]
 
     def write(self, layer: int, slots: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         """Store `k` and `v`, [M, heads, head_dim], at `slots` [M]."""

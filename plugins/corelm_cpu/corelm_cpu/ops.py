@@ -39,6 +39,8 @@ class CpuOps(ABC):
         """Prepare for a step over `batch`."""
         if len(batch.fresh_blocks):
             self._cache.clear(torch.from_numpy(batch.fresh_blocks))
+        if len(batch.stale_slots):
+            self._cache.clear_slots(torch.from_numpy(batch.stale_slots))
         self._slots = torch.from_numpy(batch.slots)
         self._plan = plan_attention(
             batch,

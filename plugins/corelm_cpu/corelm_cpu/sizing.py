@@ -46,21 +46,28 @@ def choose_num_blocks(
     available: int,
     memory_fraction: float,
 ) -> int:
-    """KV blocks that fit, beside weights of `weight_bytes`, into `available` bytes."""
+    """KV blocks that fit, beside weights of `weight_bytes` and the swap blocks, into `available` bytes."""
     block = block_bytes(config, context.block_size, dtype)
-    left = available - weight_bytes
+    swap_bytes = num_swap_blocks(context) * block
+    left = available - weight_bytes - swap_bytes
     if context.kv_cache_tokens is not None:
         wanted = max(context.kv_cache_tokens // context.block_size, 1)
     else:
         most = context.max_num_seqs * -(-max_model_len // context.block_size)
         wanted = max(min(int(left * memory_fraction) // block, most), 1)
     if wanted * block > left:
+        swap = f", {context.swap_tokens} tokens of swap space {gib(swap_bytes)}" if swap_bytes else ""
         raise ModelLoadError(
-            f"The weights take {gib(weight_bytes)} and a KV cache of {wanted * context.block_size} tokens "
+            f"The weights take {gib(weight_bytes)}{swap} and a KV cache of {wanted * context.block_size} tokens "
             f"{gib(wanted * block)}, but only {gib(available)} of memory are available. Free memory, choose a smaller "
-            f"KV cache or a smaller model."
+            f"KV cache{', less swap space' if swap else ''} or a smaller model."
         )
     return wanted
+
+
+def num_swap_blocks(context: ExecutorContext) -> int:
+    """Blocks that preempted sequences may keep beside the KV cache."""
+    return context.swap_tokens // context.block_size
 
 
 def gib(num_bytes: int) -> str:

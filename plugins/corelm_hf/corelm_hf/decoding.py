@@ -8,6 +8,9 @@ from tokenizers import Tokenizer
 from corelm.api import IncrementalDecoder, ModelLoadError
 from corelm_hf.pieces import Spelling, TokenBytes, byte_level_spelling, component_state, flatten, sentencepiece_spelling
 
+WORD_START = "\u2581"
+"""How Metaspace and its kin write a space."""
+
 
 class ByteDecoder:
     """For vocabularies whose tokens are bytes. Holds back at most the three bytes of an unfinished character."""
@@ -108,6 +111,15 @@ class Decoding:
             return self._decode_text([token for token in token_ids if token in self._ids and token not in skipped])
         decoder = self.decoder(skip_special_tokens)
         return decoder.push(token_ids) + decoder.flush()
+
+    def token_bytes(self, token: int) -> bytes:
+        """What a token stands for by itself."""
+        if self._tables is not None:
+            return self._tables[False][token]
+        text = self._backend.id_to_token(token) if token in self._ids else None
+        if text is not None and text.startswith(WORD_START):  # alone, it would lose its space
+            return text.replace(WORD_START, " ").encode()
+        return self._decode_text([token] if text else []).encode()
 
     def _decode_text(self, token_ids: list[int]) -> str:
         text: str = self._backend.decode(token_ids, skip_special_tokens=False)

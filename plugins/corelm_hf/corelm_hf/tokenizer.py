@@ -60,8 +60,13 @@ class HfTokenizer(Tokenizer):
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         return self._decoding.decode(token_ids, skip_special_tokens)
 
-    def decoder(self, *, skip_special_tokens: bool = True) -> IncrementalDecoder:
+    def decoder(
+        self, *, skip_special_tokens: bool = True, spaces_between_special_tokens: bool = True
+    ) -> IncrementalDecoder:
         return self._decoding.decoder(skip_special_tokens)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return self._decoding.token_bytes(token_id)
 
     def render_chat(self, chat: Chat) -> list[int]:
         if self._chat is None:

@@ -1,19 +1,21 @@
 """``POST /v1/chat/completions``."""
 
-from collections.abc import Iterable
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from corelm.api import Chat, InvalidRequestError, RequestOutput
 from corelm_openai.choices import Job
-from corelm_openai.decoding import decode
+from corelm_openai.decoding import decode_field
 from corelm_openai.errors import shortened
-from corelm_openai.replies import Choice, Reply
-from corelm_openai.requests import GenerationBody
+from corelm_openai.logprobs import ChatLogprobs, PromptLogprobs, chat_logprobs, prompt_logprobs
+from corelm_openai.replies import Choice, Envelope, Reply
+from corelm_openai.requests import GenerationBody, TopCount
 from corelm_openai.settings import OpenAISettings
 from corelm_openai.unsupported import asks
+from corelm_openai.vocabulary import Vocabulary
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 MAX_MESSAGES = 10_000
@@ -69,23 +71,36 @@ def _part_text(part: Part, where: str) -> str:
 class ChatBody(GenerationBody, kw_only=True):
     """The request."""
 
+    unsupported_here: ClassVar[tuple[str, ...]] = ("best_of", "echo")
+
     messages: Annotated[list[Message], Meta(max_length=MAX_MESSAGES)]
-    max_completion_tokens: Annotated[int, Meta(ge=1, lt=2**31)] | None = None
+    max_completion_tokens: int | None = None
     """The newer name of ``max_tokens``; it wins if both are given."""
+    logprobs: bool | None = None
+    top_logprobs: TopCount | None = None
     add_generation_prompt: bool | None = None
     chat_template_kwargs: Raw = Raw()
+    best_of: Raw = Raw()
+    echo: Raw = Raw()
 
-    def job(self, settings: OpenAISettings, max_model_len: int | None) -> Job:
+    def job(self, settings: OpenAISettings, headers: Mapping[str, str], max_model_len: int | None) -> Job:
         """The engine request this asks for. Raises `InvalidRequestError`."""
         newer = self.max_completion_tokens is not None
-        max_tokens = self.max_completion_tokens if newer else self.max_tokens
-        return Job(
-            prompts=[self._chat()],
-            params=self.sampling(max_n=settings.max_n, max_tokens=max_tokens),
-            priority=self.priority or 0,
-            tenant=self.user,
-            max_tokens_name="max_completion_tokens" if newer else "max_tokens",
+        return self.make_job(
+            [self._chat()],
+            settings,
+            headers,
+            names={"max_tokens": "max_completion_tokens"} if newer else {},
+            max_tokens=self.max_completion_tokens if newer else self.max_tokens,
+            logprobs=self._logprobs(),
         )
+
+    def _logprobs(self) -> int | None:
+        if self.logprobs:
+            return self.top_logprobs or 0
+        if self.top_logprobs:
+            raise InvalidRequestError("top_logprobs is only allowed when logprobs is true", param="top_logprobs")
+        return None
 
     def _chat(self) -> Chat:
         if not self.messages:
@@ -98,10 +113,7 @@ class ChatBody(GenerationBody, kw_only=True):
 
     def _template_kwargs(self) -> dict[str, Any]:
         name = "chat_template_kwargs"
-        data = bytes(self.chat_template_kwargs) or b"null"
-        if len(data) > MAX_TEMPLATE_KWARGS_BYTES:
-            raise InvalidRequestError(f"{name} must have at most {MAX_TEMPLATE_KWARGS_BYTES} bytes", param=name)
-        values = decode(data, _kwargs_decoder, name) or {}
+        values = decode_field(self.chat_template_kwargs, _kwargs_decoder, name, MAX_TEMPLATE_KWARGS_BYTES) or {}
         if "chat_template" in values:
             raise InvalidRequestError("chat_template cannot be given in a request", param=f"{name}.chat_template")
         return values
@@ -137,6 +149,12 @@ class DeltaChoice(Choice, frozen=True, kw_only=True):
     delta: Delta
 
 
+class PromptEnvelope(Envelope, frozen=True, kw_only=True):
+    """A whole reply that shows the prompt's log-probabilities as well."""
+
+    prompt_logprobs: PromptLogprobs
+
+
 class ChatReply(Reply):
     """The reply."""
 
@@ -144,19 +162,32 @@ class ChatReply(Reply):
     object_name = "chat.completion"
     chunk_name = "chat.completion.chunk"
 
-    def __init__(self, model: str, *, choices_per_prompt: int, include_usage: bool) -> None:
-        super().__init__(model, choices_per_prompt=choices_per_prompt, include_usage=include_usage)
+    def __init__(self, model: str, job: Job, vocabulary: Vocabulary, *, include_usage: bool) -> None:
+        super().__init__(model, job, vocabulary, include_usage=include_usage)
         self._begun: set[int] = set()
+
+    def body(self, outputs: Sequence[RequestOutput]) -> Envelope:
+        envelope = super().body(outputs)
+        top = self._job.prompt_logprobs
+        if top is None:
+            return envelope
+        shown = prompt_logprobs(outputs[0].prompt_logprobs or (), top, self._vocabulary)
+        return PromptEnvelope(**msgspec.structs.asdict(envelope), prompt_logprobs=shown)
 
     def whole_choice(self, index: int, output: RequestOutput) -> Choice:
         message = AssistantMessage(content=output.text)
-        return MessageChoice(index=index, message=message, finish_reason=output.finish_reason)
+        logprobs = self._logprobs(output)
+        return MessageChoice(index=index, message=message, logprobs=logprobs, finish_reason=output.finish_reason)
 
     def pieces(self, index: int, output: RequestOutput) -> Iterable[Choice]:
         if index not in self._begun:
             self._begun.add(index)
             yield DeltaChoice(index=index, delta=Delta(role="assistant", content=""), finish_reason=None)
-        if output.text:
-            yield DeltaChoice(index=index, delta=Delta(content=output.text), finish_reason=None)
+        if output.text or output.logprobs:
+            delta = Delta(content=output.text)
+            yield DeltaChoice(index=index, delta=delta, logprobs=self._logprobs(output), finish_reason=None)
         if output.finish_reason:
             yield DeltaChoice(index=index, delta=Delta(), finish_reason=output.finish_reason)
+
+    def _logprobs(self, output: RequestOutput) -> ChatLogprobs | None:
+        return None if output.logprobs is None else chat_logprobs(output.logprobs, self._vocabulary)

@@ -1,32 +1,40 @@
-"""The engine requests behind one HTTP request, one per choice."""
+"""The engine requests behind one HTTP request, one per prompt."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from corelm.api import (
     EngineClient,
-    InvalidRequestError,
     Prompt,
     RequestFailedError,
+    RequestOptions,
     RequestOutput,
     ResultStream,
     SamplingParams,
 )
+from corelm_openai.errors import renaming
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What an HTTP request asks of the engine. Choice i answers prompt ``i // len(params)``."""
+    """What an HTTP request asks of the engine. Choice i answers prompt ``i // params.n``."""
 
     prompts: Sequence[Prompt]
-    params: Sequence[SamplingParams]
-    """One per choice of a prompt."""
-    priority: int
-    tenant: str | None
-    max_tokens_name: str = "max_tokens"
-    """What the client calls `SamplingParams.max_tokens`."""
+    params: SamplingParams
+    options: RequestOptions
+    names: Mapping[str, str] = {}
+    """What the client calls parameters that have another name in corelm."""
+    echo: bool = False
+    """Whether each choice begins with its prompt."""
+    prompt_logprobs: int | None = None
+    """How many alternatives to each prompt token the reply shows, if it shows them."""
+
+    @property
+    def shows_tokens(self) -> bool:
+        """Whether the reply shows what tokens stand for."""
+        return self.echo or self.params.logprobs is not None or self.params.prompt_logprobs is not None
 
 
 class ChoiceOutput(NamedTuple):
@@ -42,28 +50,19 @@ class Choices:
     def __init__(self, engine: EngineClient, job: Job, reply_id: str) -> None:
         self._engine = engine
         self._job = job
-        size = len(job.prompts) * len(job.params)
-        self._ids = [f"{reply_id}-{index}" for index in range(size)]
+        self._ids = [f"{reply_id}-{index}" for index in range(len(job.prompts))]
         self._streams: list[ResultStream] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._ready: asyncio.Queue[ChoiceOutput | Exception] = asyncio.Queue(size)
-        self._unfinished = size
+        self._unfinished = len(job.prompts) * job.params.n
+        self._ready: asyncio.Queue[ChoiceOutput | Exception] = asyncio.Queue(self._unfinished)
 
     async def start(self) -> None:
         """Queue every request. Raises what `EngineClient.generate` raises."""
-        ids = iter(self._ids)
         job = self._job
-        try:
-            for prompt in job.prompts:
-                for params in job.params:
-                    stream = await self._engine.generate(
-                        prompt, params, request_id=next(ids), priority=job.priority, tenant=job.tenant
-                    )
-                    self._streams.append(stream)
-        except InvalidRequestError as error:
-            if error.param == "max_tokens":
-                error.param = job.max_tokens_name
-            raise
+        with renaming(job.names):
+            for prompt, request_id in zip(job.prompts, self._ids, strict=True):
+                stream = await self._engine.generate(prompt, job.params, request_id=request_id, options=job.options)
+                self._streams.append(stream)
 
     @property
     def finished(self) -> bool:
@@ -77,13 +76,11 @@ class Choices:
         return batch
 
     async def results(self) -> list[RequestOutput]:
-        """Start every request, wait for all of them and return the whole output of each."""
+        """Start every request, wait for all of them and return the whole output of each choice."""
         await self.start()
-        if len(self._streams) == 1:
-            return [_checked(await self._streams[0].result())]
-        waiting = [asyncio.ensure_future(stream.result()) for stream in self._streams]
+        waiting = [asyncio.ensure_future(stream.results()) for stream in self._streams]
         try:
-            return [_checked(output) for output in await asyncio.gather(*waiting)]
+            return [_checked(output) for outputs in await asyncio.gather(*waiting) for output in outputs]
         finally:
             for task in waiting:
                 task.cancel()
@@ -96,7 +93,8 @@ class Choices:
             self._engine.abort(request_id)
 
     async def _read_only(self) -> list[ChoiceOutput]:
-        return [ChoiceOutput(0, await _next(self._streams[0]))]
+        output = await _next(self._streams[0])
+        return [ChoiceOutput(output.index, output)]
 
     async def _read_any(self) -> list[ChoiceOutput]:
         if not self._tasks:
@@ -113,14 +111,15 @@ class Choices:
                 raise item
         return batch
 
-    async def _forward(self, index: int, stream: ResultStream) -> None:
+    async def _forward(self, number: int, stream: ResultStream) -> None:
         """Move outputs to `_ready`, which is short: what is not read yet stays, merged, in the stream."""
+        n = self._job.params.n
         try:
-            finished = False
-            while not finished:
+            unfinished = n
+            while unfinished:
                 output = await _next(stream)
-                finished = output.finish_reason is not None
-                await self._ready.put(ChoiceOutput(index, output))
+                unfinished -= output.finish_reason is not None
+                await self._ready.put(ChoiceOutput(number * n + output.index, output))
         except Exception as error:  # noqa: BLE001 (raised again by the reader)
             await self._ready.put(error)
 

@@ -3,6 +3,7 @@
 from typing import TypeVar
 
 import msgspec
+from msgspec import Raw
 
 from corelm.api import InvalidRequestError
 
@@ -24,10 +25,21 @@ def decode(data: bytes, decoder: msgspec.json.Decoder[T], path: str = "") -> T:
         raise InvalidRequestError("The body is nested too deeply") from None
 
 
+def decode_field(raw: Raw, decoder: msgspec.json.Decoder[T], name: str, most: int) -> T:
+    """Decode a field of at most `most` bytes; one that is not there is null.
+
+    More would take long, or much memory. Raises `InvalidRequestError`.
+    """
+    data = bytes(raw) or b"null"
+    if len(data) > most:
+        raise InvalidRequestError(f"{name} must have at most {most} bytes", param=name)
+    return decode(data, decoder, name)
+
+
 def _invalid(text: str, where: str) -> InvalidRequestError:
     """Rewrite msgspec's "Object missing required field `role` - at `$.messages[0]`" with the path in front."""
-    reason, _, path = text.partition(" - at `$")
-    path = where + path.rstrip("`").lstrip(".")
+    reason, _, path = text.replace(" - at `key` in `$", " as a key - at `$").partition(" - at `$")
+    path = where + path.rstrip("`").lstrip(".").removesuffix("[...]")
     missing = reason.removeprefix("Object missing required field ")
     if missing != reason:
         path = ".".join(filter(None, (path, missing.strip("`"))))

@@ -1,7 +1,8 @@
 """Errors in OpenAI's shape."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ from litestar import Request, Response
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 
-from corelm.api import CorelmError, EngineDeadError, EngineStoppedError, InvalidRequestError
+from corelm.api import CorelmError, EngineDeadError, EngineStoppedError, InvalidRequestError, QueueFullError
 
 logger = logging.getLogger(__name__)
 
@@ -17,6 +18,8 @@ MODEL_NOT_FOUND = "model_not_found"
 MAX_ECHO = 100
 RETRY_AFTER = {"Retry-After": "5"}
 """Seconds after which a client may find the server ready."""
+RETRY_SOON = {"Retry-After": "1"}
+"""Seconds after which a client may find room in the queue."""
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +51,8 @@ def describe(error: Exception) -> Problem:
         case InvalidRequestError():
             status = 404 if error.code == MODEL_NOT_FOUND else 400
             return _problem(status, str(error), "invalid_request_error", param=error.param, code=error.code)
+        case QueueFullError():
+            return _problem(429, str(error), "rate_limit_error", code="queue_full", headers=RETRY_SOON)
         case EngineStoppedError():
             return _problem(503, str(error), "service_unavailable", headers=RETRY_AFTER)
         case EngineDeadError():
@@ -85,6 +90,18 @@ def _http_problem(error: HTTPException) -> Problem:
     kind = "invalid_request_error" if status < 500 else "server_error"
     code = "invalid_api_key" if status == 401 else None
     return _problem(status, message, kind, code=code, headers=error.headers)
+
+
+@contextmanager
+def renaming(names: Mapping[str, str]) -> Iterator[None]:
+    """Let an `InvalidRequestError` call a parameter as the client does: `names` maps corelm's names to the client's."""
+    try:
+        yield
+    except InvalidRequestError as error:
+        if error.param is None or error.param not in names:
+            raise
+        name = names[error.param]
+        raise InvalidRequestError(str(error).replace(error.param, name), param=name, code=error.code) from error
 
 
 def shortened(text: str) -> str:

@@ -70,6 +70,8 @@ class EventStream:
     async def _next(self) -> bytes:
         """The next events; those of the last outputs come with the ending."""
         batch = await self._choices.read()
+        if self._reply.shows_tokens:
+            await self._reply.prepare(output for _, output in batch)
         events = [event(chunk) for output in batch for chunk in self._reply.chunks(*output)]
         if self._choices.finished:
             usage = self._reply.usage_chunk()

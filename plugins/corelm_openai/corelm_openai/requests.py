@@ -1,18 +1,48 @@
-"""What both generating endpoints take: the fields, and how they become `SamplingParams`.
+"""What both generating endpoints take: the fields, and what they ask of the engine.
 
 Fields that are not listed here are ignored, as are those that cannot change the text (``metadata``, ``store``,
 ``service_tier``). ``null`` always means the default.
 """
 
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Raw
 
-from corelm.api import InvalidRequestError, SamplingParams
+from corelm.api import BeamSearch, InvalidRequestError, Prompt, RequestOptions, SamplingParams
+from corelm_openai.choices import Job
+from corelm_openai.decoding import decode_field
+from corelm_openai.errors import renaming
+from corelm_openai.settings import OpenAISettings
 from corelm_openai.unsupported import Unsupported
 
-_UINT64 = 2**64
-Priority = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+TopCount = Annotated[int, msgspec.Meta(ge=0, le=20)]
+"""How many of the most probable tokens to show. For OpenAI's clients 20 is the most, and enough for the others."""
+MAX_TOKEN_IDS_BYTES = 2**18
+"""More than as many token ids as corelm takes need, with a number and spaces for each."""
+MAX_WORDS_BYTES = 2**22
+
+_biases = msgspec.json.Decoder(dict[int, float] | None)
+_token_ids = msgspec.json.Decoder(list[int] | None)
+_words = msgspec.json.Decoder(list[str] | None)
+
+_PASSED_ON = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "seed",
+    "min_tokens",
+    "ignore_eos",
+    "include_stop_str_in_output",
+    "skip_special_tokens",
+    "spaces_between_special_tokens",
+    "truncate_prompt_tokens",
+)
 
 
 class StreamOptions(msgspec.Struct, kw_only=True):
@@ -26,53 +56,136 @@ class GenerationBody(Unsupported, kw_only=True):
 
     model: str
     max_tokens: int | None = None
+    min_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
     min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: Raw = Raw()
+    allowed_token_ids: Raw = Raw()
+    bad_words: Raw = Raw()
     seed: int | None = None
     stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
+    include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
+    spaces_between_special_tokens: bool | None = None
     ignore_eos: bool | None = None
+    truncate_prompt_tokens: int | None = None
+    prompt_logprobs: TopCount | None = None
     n: int | None = None
+    use_beam_search: bool | None = None
+    length_penalty: float | None = None
+    early_stopping: bool | Literal["never"] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     user: str | None = None
-    priority: Priority | None = None
+    priority: int | None = None
+    deadline_s: float | None = None
+    cache_salt: str | None = None
+    prefix_cache: bool | None = None
 
     @property
     def include_usage(self) -> bool:
         """Whether a stream ends with the usage."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
-    def sampling(self, *, max_n: int, max_tokens: int | None) -> list[SamplingParams]:
-        """The sampling parameters of each choice of a prompt, checked like everything else that both endpoints share.
-
-        Choice i gets the seed plus i, so that choices differ and can be had again.
-        """
+    def make_job(
+        self,
+        prompts: Sequence[Prompt],
+        settings: OpenAISettings,
+        headers: Mapping[str, str],
+        *,
+        names: Mapping[str, str],
+        max_tokens: int | None,
+        logprobs: int | None,
+        best_of: int | None = None,
+        echo: bool = False,
+    ) -> Job:
+        """What this asks for, checked. `names` are those of `Job`, as far as the endpoint decides them."""
         n = 1 if self.n is None else self.n
-        if not 1 <= n <= max_n:
-            raise InvalidRequestError(f"n must be between 1 and {max_n}", param="n")
+        for name, value in (("n", n), ("best_of", n if best_of is None else best_of)):
+            if not 1 <= value <= settings.max_n:
+                raise InvalidRequestError(f"{name} must be between 1 and {settings.max_n}", param=name)
+        self._check_stream(n, best_of)
+        self.refuse_unsupported(n)
+        names = {**names, **self._beam_names(best_of), **self._option_names(settings, headers)}
+        with renaming(names):
+            params = SamplingParams(
+                n=n,
+                **self._search(n, best_of),
+                max_tokens=max_tokens,
+                stop=(self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ()),
+                stop_token_ids=tuple(self.stop_token_ids or ()),
+                logprobs=logprobs,
+                prompt_logprobs=_larger(self.prompt_logprobs, logprobs if echo else None),
+                **self._token_choice(),
+                **self._given(_PASSED_ON),
+            )
+            options = self._options(settings, headers)
+        return Job(
+            prompts=prompts,
+            params=params,
+            options=options,
+            names=names,
+            echo=echo,
+            prompt_logprobs=self.prompt_logprobs,
+        )
+
+    def _check_stream(self, n: int, best_of: int | None) -> None:
         if self.stream_options is not None and not self.stream:
             raise InvalidRequestError("stream_options is only allowed when stream is true", param="stream_options")
-        self.refuse_unsupported(n)
-        stop_token_ids = tuple(self.stop_token_ids or ())
-        first = SamplingParams(
-            max_tokens=max_tokens, stop=self._stops(), stop_token_ids=stop_token_ids, **self._given()
+        if self.stream and self.prompt_logprobs is not None:
+            raise InvalidRequestError("prompt_logprobs is not allowed when stream is true", param="prompt_logprobs")
+        if self.stream and best_of not in (None, n):
+            raise InvalidRequestError("best_of must be equal to n when stream is true", param="best_of")
+
+    def _search(self, n: int, best_of: int | None) -> dict[str, Any]:
+        """How many outputs are tried for the `n` that are returned: with beam search, `best_of` is the width."""
+        if not self.use_beam_search:
+            for name, default in (("length_penalty", 1.0), ("early_stopping", False)):
+                if getattr(self, name) not in (None, default):
+                    raise InvalidRequestError(f"{name} is only allowed with use_beam_search", param=name)
+            return {"best_of": None if best_of == n else best_of}
+        width = n if best_of is None else best_of
+        if width < n:
+            raise InvalidRequestError(f"best_of must be at least n, which is {n}", param="best_of")
+        return {"beam": BeamSearch(width=width, **self._given(("length_penalty", "early_stopping")))}
+
+    def _token_choice(self) -> dict[str, Any]:
+        """The fields that say which tokens may come."""
+        bias = decode_field(self.logit_bias, _biases, "logit_bias", MAX_TOKEN_IDS_BYTES)
+        allowed = decode_field(self.allowed_token_ids, _token_ids, "allowed_token_ids", MAX_TOKEN_IDS_BYTES)
+        bad_words = decode_field(self.bad_words, _words, "bad_words", MAX_WORDS_BYTES)
+        return {
+            "logit_bias": bias or {},
+            "allowed_token_ids": None if allowed is None else tuple(allowed),
+            "bad_words": tuple(bad_words or ()),
+        }
+
+    def _options(self, settings: OpenAISettings, headers: Mapping[str, str]) -> RequestOptions:
+        return RequestOptions(
+            tenant=headers.get(settings.tenant_header) or self.user,
+            session=headers.get(settings.session_header) or None,
+            **self._given(("priority", "deadline_s", "cache_salt", "prefix_cache")),
         )
-        if self.seed is None:
-            return [first] * n
-        return [msgspec.structs.replace(first, seed=_wrap(self.seed + index)) for index in range(n)]
 
-    def _stops(self) -> tuple[str, ...]:
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+    def _beam_names(self, best_of: int | None) -> dict[str, str]:
+        names = {f"beam.{name}": name for name in ("length_penalty", "early_stopping")}
+        return {**names, "beam.width": "n" if best_of is None else "best_of"}
 
-    def _given(self) -> dict[str, Any]:
-        names = ("temperature", "top_p", "top_k", "min_p", "seed", "ignore_eos", "skip_special_tokens")
+    def _option_names(self, settings: OpenAISettings, headers: Mapping[str, str]) -> dict[str, str]:
+        tenant = settings.tenant_header if headers.get(settings.tenant_header) else "user"
+        return {"tenant": tenant, "session": settings.session_header}
+
+    def _given(self, names: Sequence[str]) -> dict[str, Any]:
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
-def _wrap(seed: int) -> int:
-    """Bring a seed back into the signed 64-bit range."""
-    return (seed + _UINT64 // 2) % _UINT64 - _UINT64 // 2
+def _larger(first: int | None, second: int | None) -> int | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return max(first, second)

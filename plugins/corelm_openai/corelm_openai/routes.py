@@ -21,12 +21,14 @@ from corelm_openai.events import EventStream
 from corelm_openai.models import find_model, list_models
 from corelm_openai.replies import Reply
 from corelm_openai.settings import OpenAISettings
+from corelm_openai.vocabulary import Vocabulary
 
 Body = TypeVar("Body", completions.CompletionBody, chat.ChatBody)
 
 
 def make_routes(engine: EngineClient, settings: OpenAISettings, stop: asyncio.Event) -> list[HTTPRouteHandler]:
     """Every route. Each asks for an API key, if there are any, unless it is marked as open."""
+    vocabulary = Vocabulary(engine)
 
     @route("/health", http_method=["GET", "HEAD"], opt={OPEN: True})
     async def health() -> ASGIApp:
@@ -63,13 +65,13 @@ def make_routes(engine: EngineClient, settings: OpenAISettings, stop: asyncio.Ev
         _refuse_when_stopping(stop)
         await engine.check_health()
         find_model(engine.model, body.model)
-        job = body.job(settings, engine.model.max_model_len)
-        reply = reply_type(body.model, choices_per_prompt=len(job.params), include_usage=body.include_usage)
+        job = body.job(settings, request.headers, engine.model.max_model_len)
+        reply = reply_type(body.model, job, vocabulary, include_usage=body.include_usage)
         choices = Choices(engine, job, reply.id)
         if body.stream:
             return EventStream(choices, reply)
         try:
-            return _json(reply.body(await until_disconnect(request.receive, choices.results())))
+            return _response(await until_disconnect(request.receive, _whole(choices, reply)))
         finally:
             choices.close()
 
@@ -101,5 +103,18 @@ async def _read_body(request: Request[Any, Any, State], timeout_s: float) -> byt
         ) from None
 
 
+async def _whole(choices: Choices, reply: Reply) -> bytes:
+    """The body of a reply that is not streamed."""
+    outputs = await choices.results()
+    if not reply.shows_tokens:
+        return msgspec.json.encode(reply.body(outputs))
+    await reply.prepare(outputs)
+    return await asyncio.to_thread(lambda: msgspec.json.encode(reply.body(outputs)))  # can be long, and take long
+
+
 def _json(data: Any) -> ASGIResponse:
-    return ASGIResponse(body=msgspec.json.encode(data), media_type="application/json")
+    return _response(msgspec.json.encode(data))
+
+
+def _response(body: bytes) -> ASGIResponse:
+    return ASGIResponse(body=body, media_type="application/json")

@@ -23,9 +23,17 @@ class OpenAISettings(BaseModel):
         default=[], description="Keys that clients may use; none means that no key is asked for."
     )
     cors_origins: list[str] = Field(default=[], description="Browser origins that may call the API; * stands for any.")
-    max_n: int = Field(default=16, ge=1, description="Most choices (n) a request may ask for.")
+    max_n: int = Field(default=16, ge=1, description="Most choices (n or best_of) a request may ask for.")
     max_prompts: int = Field(default=256, ge=1, description="Most prompts one completions request may hold.")
     max_body_mb: float = Field(default=16, gt=0, description="Largest request body, in MiB.")
+    tenant_header: str = Field(
+        default="x-corelm-tenant",
+        min_length=1,
+        description="Header that says who a request is for; before the field user.",
+    )
+    session_header: str = Field(
+        default="x-session-id", min_length=1, description="Header that says which conversation a request belongs to."
+    )
     keep_alive_s: int = Field(
         default=90, ge=1, description="Seconds an idle connection stays open; longer than client pools'."
     )

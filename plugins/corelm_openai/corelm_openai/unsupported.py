@@ -33,28 +33,21 @@ class Unsupported(msgspec.Struct, kw_only=True):
     neutral: ClassVar[dict[str, tuple[Any, ...]]] = {
         "function_call": ("none", "auto"),
         "guided_json": (),
-        "length_penalty": (1,),
         "modalities": (["text"], []),
-        "prompt_logprobs": (),
         "reasoning_effort": ("none",),
-        "repetition_penalty": (1,),
         "response_format": ({"type": "text"},),
         "tool_choice": ("none", "auto"),
-        "truncate_prompt_tokens": (),
         "typical_p": (1,),
         "verbosity": ("medium",),
     }
     """Values that ask for nothing, where they are not the usual ones."""
+    unsupported_here: ClassVar[tuple[str, ...]] = ()
+    """Fields of another endpoint that this one does not support."""
 
-    allowed_token_ids: Raw = Raw()
     audio: Raw = Raw()
-    bad_words: Raw = Raw()
-    best_of: Raw = Raw()
     chat_template: Raw = Raw()
     continue_final_message: Raw = Raw()
     documents: Raw = Raw()
-    echo: Raw = Raw()
-    frequency_penalty: Raw = Raw()
     function_call: Raw = Raw()
     functions: Raw = Raw()
     grammar: Raw = Raw()
@@ -62,32 +55,21 @@ class Unsupported(msgspec.Struct, kw_only=True):
     guided_grammar: Raw = Raw()
     guided_json: Raw = Raw()
     guided_regex: Raw = Raw()
-    include_stop_str_in_output: Raw = Raw()
-    length_penalty: Raw = Raw()
-    logit_bias: Raw = Raw()
-    logprobs: Raw = Raw()
-    min_tokens: Raw = Raw()
     mirostat: Raw = Raw()
     modalities: Raw = Raw()
-    presence_penalty: Raw = Raw()
-    prompt_logprobs: Raw = Raw()
     reasoning_effort: Raw = Raw()
-    repetition_penalty: Raw = Raw()
     response_format: Raw = Raw()
     structured_outputs: Raw = Raw()
     suffix: Raw = Raw()
     tool_choice: Raw = Raw()
     tools: Raw = Raw()
-    top_logprobs: Raw = Raw()
-    truncate_prompt_tokens: Raw = Raw()
     typical_p: Raw = Raw()
-    use_beam_search: Raw = Raw()
     verbosity: Raw = Raw()
     web_search_options: Raw = Raw()
 
     def refuse_unsupported(self, n: int) -> None:
         """Raise `InvalidRequestError` for the first field that asks for something."""
         neutral = {"best_of": (n, 0), **self.neutral}
-        for name in Unsupported.__struct_fields__:
+        for name in (*Unsupported.__struct_fields__, *self.unsupported_here):
             if asks(getattr(self, name), neutral.get(name)):
                 raise InvalidRequestError(f"{name} is not supported", param=name)

@@ -3,12 +3,26 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from corelm.api import SequenceSlice, SequenceStart, StepPlan
+from corelm_torch.arrays import Ints
+from corelm_torch.penalties import Penalties, PenaltyEdit
 from corelm_torch.sampler import SamplingRows
+from corelm_torch.token_masks import MaskEdit, TokenMasks
 
-Ints = npt.NDArray[np.int64]
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoredRows:
+    """P rows of the flattened arrays whose next token is known, and of which its log-probability is to be reported."""
+
+    rows: Ints
+    """[P]"""
+    token_ids: Ints
+    """[P]: the next tokens."""
+    top: Ints
+    """[P]: most probable tokens to be reported with it."""
+    seq_ids: Ints
+    """[P]: the sequences."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,12 +43,18 @@ class Batch:
     """[S, blocks of the longest context]; past a sequence's own blocks stands the padding block."""
     fresh_blocks: Ints
     """Blocks that hold nothing yet that a sequence may read."""
+    stale_slots: Ints
+    """Slots behind the positions from which on sequences start within a block, which hold what others left there."""
     table_rows: Ints
     """[S]: the row of each slice's sequence in the table that made the batch."""
     sampled: Ints
     """[R]: the slices whose next token is to be sampled."""
     sampling: SamplingRows
     """How to sample, for each of `sampled`."""
+    edits: tuple[MaskEdit | PenaltyEdit, ...]
+    """What to do to the logits of `sampled`, in this order."""
+    scored: ScoredRows | None
+    """The prompt tokens to be scored, in the order of the slices."""
 
     @property
     def ends(self) -> Ints:
@@ -51,11 +71,16 @@ class Batch:
         """[R]: row of the last token of each slice in `sampled`."""
         return (self.offsets + self.lengths - 1)[self.sampled]
 
+    @property
+    def output_rows(self) -> Ints:
+        """[R + P]: the rows whose logits are needed, those of `sampled` and then those of `scored`."""
+        return self.last_rows if self.scored is None else np.concatenate([self.last_rows, self.scored.rows])
+
 
 class SequenceTable:
     """Every sequence the executor holds, a row each: tokens, block table and sampling parameters."""
 
-    def __init__(self, *, rows: int, max_model_len: int, block_size: int, padding_block: int) -> None:
+    def __init__(self, *, rows: int, max_model_len: int, block_size: int, padding_block: int, vocab_size: int) -> None:
         self._block_size = block_size
         self._padding_block = padding_block
         self._row_of: dict[int, int] = {}
@@ -65,7 +90,10 @@ class SequenceTable:
         self._blocks = np.zeros((rows, -(-max_model_len // block_size)), np.int32)
         self._num_blocks = np.zeros(rows, np.int64)
         self._prompt_lens = np.zeros(rows, np.int64)
+        self._prompt_logprobs = np.full(rows, -1)
         self._sampling = SamplingRows.zeros(rows)
+        self._masks = TokenMasks(vocab_size)
+        self._penalties = Penalties(vocab_size)
 
     def apply(self, plan: StepPlan) -> Batch:
         """Bring the table up to date with `plan` and build its batch."""
@@ -73,14 +101,19 @@ class SequenceTable:
             row = self._row_of.pop(seq_id, None)
             if row is not None:
                 self._free.append(row)
+                self._masks.drop(row)
+                self._penalties.drop(row)
         for start in plan.started:
             self._add(start)
+        stale = [slot for piece in plan.slices for slot in self._begins_within(piece)]
         fresh = [block for piece in plan.slices for block in self._extend(piece)]
-        return self._build(plan.slices, np.array(fresh, np.int64))
+        return self._build(plan.slices, np.array(fresh, np.int64), np.array(stale, np.int64))
 
     def append(self, batch: Batch, token_ids: Ints) -> None:
         """Append the sampled `token_ids`, one for each of ``batch.sampled``, to their sequences."""
-        self._tokens[batch.table_rows[batch.sampled], batch.ends[batch.sampled]] = token_ids
+        rows = batch.table_rows[batch.sampled]
+        self._tokens[rows, batch.ends[batch.sampled]] = token_ids
+        self._penalties.append(rows, token_ids)
 
     def _add(self, start: SequenceStart) -> None:
         row = self._free.pop()
@@ -88,7 +121,19 @@ class SequenceTable:
         self._tokens[row, : len(start.token_ids)] = start.token_ids
         self._num_blocks[row] = 0
         self._prompt_lens[row] = start.prompt_len
+        wanted = start.sampling.prompt_logprobs
+        self._prompt_logprobs[row] = -1 if wanted is None else wanted
         self._sampling.set(row, start.sampling)
+        self._masks.add(row, start)
+        self._penalties.add(row, start)
+
+    def _begins_within(self, piece: SequenceSlice) -> range:
+        """The slots of a block behind the position at which a sequence that brings no blocks yet begins within it."""
+        offset = piece.start % self._block_size
+        if not offset or self._num_blocks[self._row_of[piece.seq_id]]:
+            return range(0)
+        first = piece.new_block_ids[piece.start // self._block_size] * self._block_size
+        return range(first + offset, first + self._block_size)
 
     def _extend(self, piece: SequenceSlice) -> tuple[int, ...]:
         """Append the slice's blocks; return those without positions that were computed before."""
@@ -99,7 +144,7 @@ class SequenceTable:
         computed = -(-piece.start // self._block_size)
         return piece.new_block_ids[max(computed - held, 0) :]
 
-    def _build(self, slices: tuple[SequenceSlice, ...], fresh_blocks: Ints) -> Batch:
+    def _build(self, slices: tuple[SequenceSlice, ...], fresh_blocks: Ints, stale_slots: Ints) -> Batch:
         rows = np.array([self._row_of[piece.seq_id] for piece in slices], np.int64)
         starts = np.array([piece.start for piece in slices], np.int64)
         lengths = np.array([piece.num_tokens for piece in slices], np.int64)
@@ -108,8 +153,12 @@ class SequenceTable:
         positions = np.arange(lengths.sum()) + np.repeat(starts - offsets, lengths)
         row_of_token = np.repeat(rows, lengths)
         blocks = self._blocks[row_of_token, positions // self._block_size].astype(np.int64)
-        sampled_rows = rows[sampled]
-        output_lens = (starts + lengths)[sampled] - self._prompt_lens[sampled_rows]
+        sampled_rows, ends = rows[sampled], (starts + lengths)[sampled]
+        output_lens = ends - self._prompt_lens[sampled_rows]
+        edits = (
+            self._masks.edit(sampled_rows, self._tokens, ends, output_lens),
+            self._penalties.edit(sampled_rows),
+        )
         return Batch(
             token_ids=self._tokens[row_of_token, positions].astype(np.int64),
             positions=positions,
@@ -118,12 +167,29 @@ class SequenceTable:
             lengths=lengths,
             block_tables=self._tables(rows, starts + lengths),
             fresh_blocks=fresh_blocks,
+            stale_slots=stale_slots,
             table_rows=rows,
             sampled=sampled,
             sampling=self._sampling.take(sampled_rows, output_lens),
+            edits=tuple(edit for edit in edits if edit is not None),
+            scored=self._scored(slices, row_of_token, positions),
         )
 
     def _tables(self, rows: Ints, ends: Ints) -> Ints:
         width = -(-int(ends.max(initial=0)) // self._block_size)
         own = np.arange(width) < self._num_blocks[rows, None]
         return np.where(own, self._blocks[rows, :width], self._padding_block).astype(np.int64)
+
+    def _scored(self, slices: tuple[SequenceSlice, ...], row_of_token: Ints, positions: Ints) -> ScoredRows | None:
+        """The rows before a prompt token of sequences that asked for `prompt_logprobs`."""
+        top = self._prompt_logprobs[row_of_token]
+        scored = np.flatnonzero((top >= 0) & (positions + 1 < self._prompt_lens[row_of_token]))
+        if not len(scored):
+            return None
+        seq_ids = np.repeat([piece.seq_id for piece in slices], [piece.num_tokens for piece in slices])
+        return ScoredRows(
+            rows=scored,
+            token_ids=self._tokens[row_of_token[scored], positions[scored] + 1].astype(np.int64),
+            top=top[scored],
+            seq_ids=seq_ids[scored],
+        )

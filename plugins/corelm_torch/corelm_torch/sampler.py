@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from corelm.api import SamplingParams
+from corelm_torch.arrays import Ints
 
 HEAD = 1024
 """Most probable tokens that are looked at before a whole row is sorted."""
@@ -23,13 +24,15 @@ class SamplingRows:
 
     temperature: npt.NDArray[np.float32]
     """0 where decoding is greedy."""
-    top_k: npt.NDArray[np.int64]
+    top_k: Ints
     """0 keeps all."""
     top_p: npt.NDArray[np.float64]
     min_p: npt.NDArray[np.float64]
     seed: npt.NDArray[np.uint64]
     index: npt.NDArray[np.uint64]
     """Output tokens before the one to be sampled."""
+    logprobs: Ints
+    """Most probable tokens whose log-probabilities are to be reported with that of the sampled one; -1 for nothing."""
 
     @classmethod
     def zeros(cls, rows: int) -> "SamplingRows":
@@ -41,6 +44,7 @@ class SamplingRows:
             min_p=np.zeros(rows),
             seed=np.zeros(rows, np.uint64),
             index=np.zeros(rows, np.uint64),
+            logprobs=np.full(rows, -1),
         )
 
     def set(self, row: int, params: SamplingParams) -> None:
@@ -50,8 +54,9 @@ class SamplingRows:
         self.top_p[row] = params.top_p
         self.min_p[row] = params.min_p
         self.seed[row] = (params.seed or 0) % 2**64
+        self.logprobs[row] = -1 if params.logprobs is None else params.logprobs
 
-    def take(self, rows: npt.NDArray[np.int64], index: npt.NDArray[np.int64] | None = None) -> "SamplingRows":
+    def take(self, rows: Ints, index: Ints | None = None) -> "SamplingRows":
         """The parameters of `rows`, with the given output indices or their own."""
         taken = {field.name: getattr(self, field.name)[rows] for field in fields(self)}
         if index is not None:
@@ -59,7 +64,7 @@ class SamplingRows:
         return SamplingRows(**taken)
 
 
-def sample(logits: torch.Tensor, rows: SamplingRows) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+def sample(logits: torch.Tensor, rows: SamplingRows) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """Token ids [R] for `logits` [R, vocabulary] in float32, and which rows have no finite maximum.
 
     Ids of such rows mean nothing.

@@ -35,6 +35,7 @@ class _Scripted(FakeExecutor):
             num_blocks=(context.kv_cache_tokens or 16384) // context.block_size,
             block_size=context.block_size,
             max_model_len=context.max_model_len or 2048,
+            num_swap_blocks=context.swap_tokens // context.block_size,
             on_step=self._step,
         )
         self._settings = settings

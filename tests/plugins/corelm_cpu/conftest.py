@@ -104,12 +104,13 @@ class RecordingExecutor(CpuExecutor):
 
     recorded: torch.Tensor
 
-    def _logits(self, batch: Batch) -> torch.Tensor:
+    def _hidden(self, batch: Batch) -> torch.Tensor:
         self._ops.begin(batch)
         every = torch.arange(len(batch.token_ids))
         tokens, positions = torch.from_numpy(batch.token_ids), torch.from_numpy(batch.positions)
-        self.recorded = self._model.logits(self._model(tokens, positions, every, self._ops), self._ops)
-        return self.recorded[torch.from_numpy(batch.last_rows)]
+        hidden = self._model(tokens, positions, every, self._ops)
+        self.recorded = self._head(hidden)
+        return hidden[torch.from_numpy(batch.output_rows)]
 
 
 class Driver:
@@ -132,13 +133,24 @@ class Driver:
         self.steps = itertools.count()
         self.seq_ids = itertools.count()
 
-    def start(self, token_ids: Sequence[int], prompt_len: int | None = None, **sampling: Any) -> SequenceStart:
+    def start(
+        self,
+        token_ids: Sequence[int],
+        prompt_len: int | None = None,
+        bad_words: Sequence[Sequence[int]] = (),
+        end_token_ids: Sequence[int] = (),
+        **sampling: Any,
+    ) -> SequenceStart:
         """A new sequence; greedy unless told otherwise."""
-        params = SamplingParams(**{"temperature": 0.0, "seed": 0} | sampling)
         seq_id = next(self.seq_ids)
         self.blocks[seq_id] = []
         return SequenceStart(
-            seq_id=seq_id, token_ids=list(token_ids), prompt_len=prompt_len or len(token_ids), sampling=params
+            seq_id=seq_id,
+            token_ids=list(token_ids),
+            prompt_len=prompt_len or len(token_ids),
+            sampling=SamplingParams(**{"temperature": 0.0, "seed": 0} | sampling),
+            bad_words=tuple(map(tuple, bad_words)),
+            end_token_ids=tuple(end_token_ids),
         )
 
     def slice(self, seq_id: int, start: int, num_tokens: int, *, sample: bool = True) -> SequenceSlice:
@@ -154,11 +166,18 @@ class Driver:
         *slices: SequenceSlice,
         started: Sequence[SequenceStart] = (),
         released: Sequence[int] = (),
+        **block_operations: tuple[tuple[int, int], ...],
     ) -> StepResult:
         """Run one plan."""
         for seq_id in released:
             self.free[:0] = self.blocks.pop(seq_id)
-        plan = StepPlan(step_id=next(self.steps), released=tuple(released), started=tuple(started), slices=slices)
+        plan = StepPlan(
+            step_id=next(self.steps),
+            released=tuple(released),
+            started=tuple(started),
+            slices=slices,
+            **block_operations,
+        )
         return self.executor.collect(self.executor.submit(plan))
 
     def logits(self, *prompts: Sequence[int], chunk: int = 10**6) -> list[torch.Tensor]:

@@ -18,6 +18,14 @@ def test_info(drive):
     assert (info.num_blocks, info.block_size, info.vocab_size, info.max_model_len) == (100, 8, 160, 512)
     assert (info.dtype, info.device) == ("float32", "cpu")
     assert info.details["threads"] == "2"
+    assert info.capabilities == {"prefix_cache", "copy_blocks", "logprobs", "penalties", "token_masks"}
+    assert (info.num_swap_blocks, info.pipeline_depth) == (0, 1)
+
+
+def test_swap_space(drive):
+    info = drive("llama", block_size=8, swap_tokens=47).info
+    assert info.num_swap_blocks == 5
+    assert "swap space" in info.details
 
 
 def test_dtype_is_bfloat16_where_the_cpu_has_it(drive):

@@ -133,7 +133,21 @@ def test_kv_cache_of_a_given_size():
     assert num_blocks(1000 + 20 * BLOCK, kv_cache_tokens=1) == 1
 
 
-@pytest.mark.parametrize(("available", "options"), [(999, {}), (1000, {}), (1000 + 5 * BLOCK, {"kv_cache_tokens": 96})])
+def test_swap_space_leaves_less_for_the_kv_cache():
+    assert num_blocks(1000 + 20 * BLOCK, swap_tokens=6 * 16) == 7
+    assert num_blocks(1000 + 20 * BLOCK, swap_tokens=6 * 16, kv_cache_tokens=14 * 16) == 14
+
+
+@pytest.mark.parametrize(
+    ("available", "options"),
+    [
+        (999, {}),
+        (1000, {}),
+        (1000 + 5 * BLOCK, {"kv_cache_tokens": 96}),
+        (1000 + 5 * BLOCK, {"swap_tokens": 80}),
+        (1000 + 20 * BLOCK, {"kv_cache_tokens": 15 * 16, "swap_tokens": 6 * 16}),
+    ],
+)
 def test_what_does_not_fit_is_refused(available, options):
     with pytest.raises(ModelLoadError, match="only"):
         num_blocks(available, **options)

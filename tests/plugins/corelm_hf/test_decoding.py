@@ -140,3 +140,19 @@ def test_unsupported_decoder_is_refused(tmp_path):
     backend.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(ModelLoadError, match=r"unsupported decoder.*CTC"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["Caf\u00e9 \u5317\u4eac", "\U0001f469\u200d\U0001f680 x", "a <|im_end|> b"])
+def test_the_bytes_of_tokens_join_to_the_text(demo, text):
+    assert b"".join(map(demo.token_bytes, demo.encode(text))) == text.encode()
+    assert demo.token_bytes(10**9) == b""
+
+
+@pytest.mark.parametrize("kind", ["bytes", "sentencepiece", "plain", "pieces", "metaspace", "suffix"])
+def test_the_bytes_of_one_token_are_its_text(tiny, kind):
+    tokenizer = tiny[kind]
+    for token in range(tokenizer.vocab_size):
+        assert (
+            tokenizer.token_bytes(token).decode(errors="replace").strip()
+            == tokenizer.decode([token], skip_special_tokens=False).strip()
+        )

@@ -165,6 +165,6 @@ async def test_a_client_that_does_not_read_does_not_hold_up_stopping(server, eng
     async with server.connect() as (_, writer):
         writer.transport.pause_reading()
         writer.write(raw_request(PATH, body(stream=True, max_tokens=3_000)))
-        await until(lambda: engine.finished["stop"] == 1)
+        await until(lambda: engine.finished["done"] == 1)
         server.stop.set()
         await asyncio.wait_for(server.running, 5)

@@ -8,6 +8,8 @@ import pytest
 from corelm_openai.settings import OpenAISettings
 from openai_http import RealServer, events_of, raw_request, until
 
+from corelm.api import SamplingParams
+
 PATHS = ["/v1/completions", "/v1/chat/completions"]
 
 
@@ -51,7 +53,7 @@ async def test_leaving_aborts(server, engine, stream, values, where, caplog):
         engine.admit = asyncio.Event()
     else:
         engine.gate, engine.gate_after = asyncio.Event(), 0 if where == "first token" else 2
-    asked = {"generate": 1}.get(where, values.get("n", 2 if "prompt" in values else 1))
+    asked = 2 if "prompt" in values and where != "generate" else 1
     async with server.connect() as (_, writer):
         writer.write(raw_request("/v1/completions", body(stream, **values)))
         await until(lambda: (len(engine.calls) if where == "generate" else engine.waiting) == asked)
@@ -78,7 +80,7 @@ async def test_a_stream_that_is_always_ready_does_not_hold_the_loop(server, engi
     async def generate(prompt, params, **kwargs):
         return ready
 
-    stream = await engine.generate("a", params=type("Params", (), {"seed": None, "max_tokens": 1}))
+    stream = await engine.generate("a", SamplingParams(max_tokens=1))
     engine.output = await anext(stream)
     engine.output = type(engine.output)(request_id="x", text="a", token_ids=(1,), prompt_tokens=1, completion_tokens=1)
     engine.generate = generate

@@ -6,9 +6,18 @@ from corelm_openai.choices import Choices, Job
 from corelm_openai.completions import CompletionReply
 from corelm_openai.events import EventStream
 from corelm_openai.settings import OpenAISettings
+from corelm_openai.vocabulary import Vocabulary
 from openai_http import Http, assert_error, events_of
 
-from corelm.api import EngineDeadError, EngineStoppedError, InvalidRequestError, RequestFailedError, SamplingParams
+from corelm.api import (
+    EngineDeadError,
+    EngineStoppedError,
+    InvalidRequestError,
+    QueueFullError,
+    RequestFailedError,
+    RequestOptions,
+    SamplingParams,
+)
 
 PATHS = ["/v1/completions", "/v1/chat/completions"]
 
@@ -97,6 +106,7 @@ async def test_too_large_a_body(engine):
     [
         (InvalidRequestError("no", param="x", code="y"), 400, "invalid_request_error"),
         (EngineStoppedError("not now"), 503, "service_unavailable"),
+        (QueueFullError("64 requests wait"), 429, "rate_limit_error"),
         (EngineDeadError("a secret from /etc/x.py"), 500, "server_error"),
         (RequestFailedError("the row failed"), 500, "server_error"),
         (ZeroDivisionError("a secret from /etc/x.py"), 500, "server_error"),
@@ -109,7 +119,7 @@ async def test_errors_before_the_first_token_have_a_status(http, engine, stream,
     engine.fail_with = error
     response = await http.chat(stream=stream)
     assert assert_error(response, status, kind=kind) == message
-    assert ("retry-after" in response.headers) == (status == 503)
+    assert response.headers.get("retry-after") == {503: "5", 429: "1"}.get(status)
     logged = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert [record.exc_info[1] for record in logged] == ([error] * 2 if isinstance(error, ZeroDivisionError) else [])
 
@@ -127,6 +137,18 @@ async def test_an_error_in_mid_stream_is_one_event(http, engine, n, error):
     text = "".join(choice["delta"].get("content", "") for event in events for choice in event["choices"])
     assert text.startswith("a ")
     assert all(choice["finish_reason"] is None for event in events for choice in event["choices"])
+    assert not engine.live
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_full_queue_in_the_middle_of_a_list_ends_what_was_queued(http, engine, stream):
+    engine.gate = asyncio.Event()
+    engine.refuse[2] = QueueFullError("64 requests wait")
+    response = await http.complete(prompt=["a", "b", "c", "d"], stream=stream)
+    assert_error(response, 429, kind="rate_limit_error", code="queue_full", param=None)
+    assert response.headers["retry-after"] == "1"
+    assert len(engine.calls) == 3
+    assert engine.finished == {"abort": 2}
     assert not engine.live
 
 
@@ -165,9 +187,8 @@ async def test_an_error_while_sending_is_not_an_event(engine):
         if len(sent) == 2:
             raise ZeroDivisionError
 
-    params = [SamplingParams()]
-    job = Job(prompts=["a b"], params=params, priority=0, tenant=None)
-    reply = CompletionReply("fake", choices_per_prompt=1, include_usage=False)
+    job = Job(prompts=["a b"], params=SamplingParams(), options=RequestOptions())
+    reply = CompletionReply("fake", job, Vocabulary(engine), include_usage=False)
     with pytest.raises(ZeroDivisionError):
         await EventStream(Choices(engine, job, "x"), reply)({}, asyncio.Event().wait, send)
     assert len(sent) == 2

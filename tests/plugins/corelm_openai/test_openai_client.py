@@ -7,7 +7,7 @@ import pytest
 from corelm_openai.settings import OpenAISettings
 from openai_http import until
 
-from corelm.api import EngineStoppedError, RequestFailedError
+from corelm.api import EngineStoppedError, QueueFullError, RequestFailedError
 
 MESSAGES = [{"role": "developer", "content": "be brief"}, {"role": "user", "content": "one two"}]
 
@@ -57,6 +57,21 @@ async def test_completions(client):
     assert texts == {0: "a a ", 1: "b b "}
 
 
+async def test_logprobs(client):
+    asked = {"model": "fake", "messages": MESSAGES, "logprobs": True, "top_logprobs": 2}
+    reply = await client.chat.completions.create(**asked)
+    content = reply.choices[0].logprobs.content
+    assert "".join(entry.token for entry in content) == reply.choices[0].message.content
+    assert [len(entry.top_logprobs) for entry in content] == [2] * reply.usage.completion_tokens
+    async with client.chat.completions.stream(**asked) as events:
+        final = await events.get_final_completion()
+    assert final.choices[0].logprobs == reply.choices[0].logprobs
+    reply = await client.completions.create(model="fake", prompt="one two", logprobs=2, echo=True)
+    logprobs = reply.choices[0].logprobs
+    assert "".join(logprobs.tokens) == reply.choices[0].text
+    assert [logprobs.text_offset[1], logprobs.token_logprobs[0]] == [4, None]
+
+
 async def test_errors_arrive_as_the_clients_own(client, engine, server):
     with pytest.raises(openai.BadRequestError) as caught:
         await client.chat.completions.create(model="fake", messages=MESSAGES, temperature=3)
@@ -69,6 +84,10 @@ async def test_errors_arrive_as_the_clients_own(client, engine, server):
     with pytest.raises(openai.InternalServerError) as caught:
         await client.completions.create(model="fake", prompt="a")
     assert caught.value.status_code == 503
+    engine.refuse[1] = QueueFullError("64 requests wait")
+    with pytest.raises(openai.RateLimitError) as caught:
+        await client.completions.create(model="fake", prompt="a")
+    assert caught.value.code == "queue_full"
 
 
 async def test_an_error_event_raises(client, engine):

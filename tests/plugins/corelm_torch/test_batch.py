@@ -11,7 +11,7 @@ PADDING = 99
 
 @pytest.fixture
 def table():
-    return SequenceTable(rows=3, max_model_len=40, block_size=4, padding_block=PADDING)
+    return SequenceTable(rows=3, max_model_len=40, block_size=4, padding_block=PADDING, vocab_size=1000)
 
 
 def start(seq_id, token_ids, prompt_len=None, **sampling):
@@ -123,3 +123,38 @@ def test_the_longest_sequence_fits(table):
     batch = table.apply(plan(piece(1, 0, 40, *range(10)), started=[start(1, list(range(40)))]))
     table.append(batch, np.array([3]))
     assert batch.slots.tolist() == list(range(40))
+
+
+def test_a_sequence_that_begins_within_a_block_finds_the_rest_of_it_stale(table):
+    batch = table.apply(plan(piece(1, 6, 1, 9, 7, 8), started=[start(1, list(range(12)))]))
+    assert batch.stale_slots.tolist() == [30, 31]
+    assert batch.fresh_blocks.tolist() == [8]
+    batch = table.apply(plan(piece(1, 7, 2), piece(2, 4, 1, 5, 6), started=[start(2, list(range(5)))]))
+    assert batch.stale_slots.tolist() == []
+
+
+def test_rows_to_be_scored(table):
+    sequences = [
+        start(1, list(range(20, 29)), prompt_len=7, prompt_logprobs=3),
+        start(2, [5, 6, 7]),
+        start(3, [5, 6, 7], prompt_logprobs=0),
+    ]
+    slices = [piece(1, 0, 4, 1, sample=False), piece(2, 0, 3, 4), piece(3, 0, 3, 5)]
+    batch = table.apply(plan(*slices, started=sequences))
+    assert batch.scored.rows.tolist() == [0, 1, 2, 3, 7, 8]
+    assert batch.scored.token_ids.tolist() == [21, 22, 23, 24, 6, 7]
+    assert batch.scored.top.tolist() == [3, 3, 3, 3, 0, 0]
+    assert batch.scored.seq_ids.tolist() == [1, 1, 1, 1, 3, 3]
+    assert batch.output_rows.tolist() == [6, 9, 0, 1, 2, 3, 7, 8]
+    batch = table.apply(plan(piece(1, 4, 5, 2, 3), piece(2, 3, 1)))
+    assert batch.scored.rows.tolist() == [0, 1]
+    assert batch.scored.token_ids.tolist() == [25, 26]
+
+
+def test_steps_that_score_nothing(table):
+    batch = table.apply(
+        plan(piece(1, 0, 3, 0), started=[start(1, [1, 2, 3]), start(2, [1, 2], prompt_logprobs=2, prompt_len=1)])
+    )
+    assert batch.scored is None
+    batch = table.apply(plan(piece(2, 0, 2, 1)))
+    assert batch.scored is None

@@ -1,0 +1,71 @@
+"""Sequences in a table, ready for their next token to be sampled."""
+
+import numpy as np
+import torch
+from corelm_torch.batch import Batch, SequenceTable
+
+from corelm.api import SamplingParams, SequenceSlice, SequenceStart, StepPlan
+
+VOCABULARY = 50
+BLOCK_SIZE = 4
+
+
+def random_tokens(length, seed=0):
+    """Token ids with many repetitions."""
+    return np.random.default_rng(seed).integers(0, VOCABULARY // 2, length).tolist()
+
+
+def random_logits(rows, seed=0, vocabulary=VOCABULARY):
+    """Normally distributed logits."""
+    return torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(seed)) * 3
+
+
+class Sequences:
+    """A table of sequences, of which every step samples the next token."""
+
+    def __init__(self, vocabulary=VOCABULARY):
+        self.table = SequenceTable(
+            rows=16, max_model_len=200, block_size=BLOCK_SIZE, padding_block=9999, vocab_size=vocabulary
+        )
+        self.lengths = {}
+        self.with_blocks = set()
+        self.batch: Batch | None = None
+
+    def add(self, token_ids, prompt_len=None, bad_words=(), end_token_ids=(), **sampling):
+        """Add a sequence that is greedy unless told otherwise; returns its id."""
+        seq_id = len(self.lengths)
+        start = SequenceStart(
+            seq_id=seq_id,
+            token_ids=list(token_ids),
+            prompt_len=len(token_ids) if prompt_len is None else prompt_len,
+            sampling=SamplingParams(**{"seed": seq_id, "temperature": 0.0} | sampling),
+            bad_words=bad_words,
+            end_token_ids=end_token_ids,
+        )
+        self.table.apply(StepPlan(step_id=0, started=(start,)))
+        self.lengths[seq_id] = len(token_ids)
+        return seq_id
+
+    def next_step(self):
+        """The batch that samples the next token of every sequence."""
+        slices = []
+        for seq_id, length in self.lengths.items():
+            blocks = () if seq_id in self.with_blocks else tuple(range(50))
+            slices.append(
+                SequenceSlice(seq_id=seq_id, start=length - 1, num_tokens=1, new_block_ids=blocks, sample=True)
+            )
+        self.with_blocks |= self.lengths.keys()
+        self.batch = self.table.apply(StepPlan(step_id=0, slices=tuple(slices)))
+        return self.batch
+
+    def append(self, token_ids):
+        """Append a token to every sequence, after `next_step`."""
+        self.table.append(self.batch, np.array(token_ids))
+        self.lengths = {seq_id: length + 1 for seq_id, length in self.lengths.items()}
+
+    def edited(self, logits):
+        """`logits` after the edits of the next step."""
+        logits = logits.clone()
+        for edit in self.next_step().edits:
+            edit.apply(logits)
+        return logits
