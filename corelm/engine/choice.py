@@ -44,8 +44,8 @@ class Choice:
         text = ""
         finish: FinishReason | None = None
         reason: str | int | None = None
-        used = 0
-        for used, token in enumerate(token_ids, 1):
+        before = self.completion_tokens
+        for token in token_ids:
             self.completion_tokens += 1
             early = self.completion_tokens <= self._min_tokens
             if token in self._stop_tokens and not early:
@@ -69,7 +69,7 @@ class Choice:
                 break
         if not self.sequence.max_tokens:
             finish = "length"
-        return self._output(text, token_ids[:used], logprobs, finish, reason)
+        return self._output(text, token_ids[: self.completion_tokens - before], logprobs, finish, reason)
 
     def _flush(self) -> str:
         return self._matcher.push(self._decoder.flush()) + self._matcher.flush()

@@ -189,8 +189,7 @@ class Engine:
             self.journal.advanced(request, tokens, outputs)
         if not request.sequences:
             self.journal.ended(request, outputs[-1].finish_reason or "stop")
-        for output in outputs:
-            emissions.append((request.number, output))
+        emissions += [(request.number, output) for output in outputs]
 
     def _enter_prompt_logprobs(self, plan: StepPlan, result: StepResult) -> None:
         for item in plan.slices:

@@ -9,7 +9,7 @@ from e2e_texts import TEXT
 
 from corelm import LLM, AsyncEngine, SamplingParams
 from corelm.engine.engine import Engine
-from corelm.engine.intake import Intake
+from corelm.scheduler.memory import KVMemory
 from corelm.scheduler.scheduler import Scheduler
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
@@ -51,7 +51,9 @@ def expected(reference, prompts):
 
 @pytest.fixture(scope="module")
 def llm():
-    with LLM(dtype="float32", kv_cache_tokens=8192, max_num_batched_tokens=2048, progress=False) as llm:
+    with LLM(
+        dtype="float32", kv_cache_tokens=8192, swap_tokens=2048, max_num_batched_tokens=2048, progress=False
+    ) as llm:
         yield llm
 
 
@@ -60,40 +62,45 @@ def engine(llm):
     """Makes engines with their own scheduler on the executor that is loaded."""
     loaded = llm._engine
 
-    def make(budget=2048, num_blocks=loaded.info.num_blocks, prefix_cache=False):
-        scheduler = Scheduler(
-            FCFS(),
+    def make(budget=2048, num_blocks=loaded.info.num_blocks, prefix_cache=False, num_swap_blocks=0):
+        memory = KVMemory(
             num_blocks=num_blocks,
             block_size=loaded.info.block_size,
+            num_swap_blocks=num_swap_blocks,
+            prefix_cache=prefix_cache,
+        )
+        scheduler = Scheduler(
+            FCFS(),
+            memory,
             max_num_seqs=64,
             max_num_batched_tokens=budget,
             clock=time.monotonic,
-            prefix_cache=prefix_cache,
-        )
-        intake = Intake(
-            loaded.intake._tokenizer,
-            max_model_len=loaded.info.max_model_len,
-            kv_tokens=num_blocks * loaded.info.block_size,
-            vocab_size=loaded.info.vocab_size,
+            can_fork=True,
         )
         return Engine(
-            model_name="demo", executor=loaded._executor, info=loaded.info, scheduler=scheduler, intake=intake
+            model_name="demo",
+            executor=loaded._executor,
+            info=loaded.info,
+            scheduler=scheduler,
+            intake=loaded.intake,
         )
 
     return make
 
 
-def run(engine, prompts, count=NEW):
-    params = SamplingParams(temperature=0, max_tokens=count, ignore_eos=True)
+def run(engine, prompts, params=GREEDY):
+    """Token ids of each prompt, or of each choice if there are several."""
     requests = [engine.intake.prepare(p, params, request_id=str(i), arrival=float(i)) for i, p in enumerate(prompts)]
-    tokens = {request.seq_id: [] for request in requests}
+    tokens = {request.number: {} for request in requests}
     for request in requests:
         engine.add(request)
     while engine.has_work:
-        for seq_id, output in engine.step():
-            tokens[seq_id] += output.token_ids
+        for number, output in engine.step():
+            tokens[number].setdefault(output.index, []).extend(output.token_ids)
         engine.check_integrity()
-    return list(tokens.values())
+    if params.n == 1:
+        return [choices[0] for choices in tokens.values()]
+    return [[choices[index] for index in range(params.n)] for choices in tokens.values()]
 
 
 def test_each_alone(llm, prompts, expected):
@@ -111,11 +118,29 @@ def test_preempted(engine, prompts, expected):
     assert small.snapshot().preemptions > 0
 
 
+def test_swapped(engine, prompts, expected):
+    small = engine(num_blocks=42, num_swap_blocks=100)
+    assert run(small, prompts) == expected
+    assert small._scheduler.swaps > 0
+
+
+@pytest.mark.parametrize("num_blocks", [512, 44])
+def test_choices_that_share_their_prompt(engine, prompts, num_blocks):
+    """Each choice is what a request of its own with its seed would be."""
+    params = SamplingParams(n=4, seed=100, max_tokens=NEW, ignore_eos=True)
+    some = prompts[5:17:2]
+    alone = [
+        run(engine(), some, SamplingParams(seed=100 + index, max_tokens=NEW, ignore_eos=True)) for index in range(4)
+    ]
+    assert run(engine(num_blocks=num_blocks), some, params) == [list(choices) for choices in zip(*alone, strict=True)]
+
+
 def test_from_the_prefix_cache(engine, prompts, expected):
     warm = engine(prefix_cache=True)
+    shorter = SamplingParams(temperature=0, max_tokens=NEW - 5, ignore_eos=True)
     assert run(warm, prompts) == expected
     assert run(warm, prompts) == expected
-    assert run(warm, [prompt + answer[:5] for prompt, answer in zip(prompts, expected, strict=True)], NEW - 5) == [
+    assert run(warm, [prompt + answer[:5] for prompt, answer in zip(prompts, expected, strict=True)], shorter) == [
         answer[5:] for answer in expected
     ]
     hit = warm.intake.prepare(prompts[-1], GREEDY, request_id="hit", arrival=0.0)

@@ -190,4 +190,4 @@ class ChatReply(Reply):
             yield DeltaChoice(index=index, delta=Delta(), finish_reason=output.finish_reason)
 
     def _logprobs(self, output: RequestOutput) -> ChatLogprobs | None:
-        return None if output.logprobs is None else chat_logprobs(output.logprobs, self._vocabulary)
+        return chat_logprobs(output.logprobs or (), self._vocabulary) if self._shows_logprobs else None

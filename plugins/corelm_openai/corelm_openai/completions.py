@@ -140,7 +140,7 @@ class CompletionReply(Reply):
         if echo:
             self._to_echo.remove(index)
             text = self._echo.text(index // self._job.params.n) + text
-        if output.logprobs is not None:
+        if self._shows_logprobs:
             logprobs = self._logprobs(index, output, echo=echo)
         return TextChoice(index=index, text=text, logprobs=logprobs, finish_reason=output.finish_reason)
 

@@ -60,6 +60,7 @@ class Reply(ABC):
         self.id = f"{self.id_prefix}-{uuid4().hex}"
         self.shows_tokens = job.shows_tokens
         """Whether `prepare` is needed."""
+        self._shows_logprobs = job.params.logprobs is not None
         self._created = int(time.time())
         self._model = model
         self._job = job

@@ -174,8 +174,12 @@ class GenerationBody(Unsupported, kw_only=True):
         )
 
     def _beam_names(self, best_of: int | None) -> dict[str, str]:
-        names = {f"beam.{name}": name for name in ("length_penalty", "early_stopping")}
-        return {**names, "beam.width": "n" if best_of is None else "best_of"}
+        return {
+            "beam": "use_beam_search",
+            "beam.width": "n" if best_of is None else "best_of",
+            "beam.length_penalty": "length_penalty",
+            "beam.early_stopping": "early_stopping",
+        }
 
     def _option_names(self, settings: OpenAISettings, headers: Mapping[str, str]) -> dict[str, str]:
         tenant = settings.tenant_header if headers.get(settings.tenant_header) else "user"

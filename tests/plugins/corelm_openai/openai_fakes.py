@@ -150,7 +150,7 @@ class FakeStream:
 
     def _logprobs(self, token_ids, start):
         top = self._call["params"].logprobs
-        if top is None:
+        if top is None or not token_ids:
             return None
         return tuple(
             self._engine.vocabulary.logprobs(token, position, top) for position, token in enumerate(token_ids, start)

@@ -3,7 +3,7 @@
 import pytest
 from openai_http import assert_error
 
-from corelm.api import BeamSearch, SamplingParams
+from corelm.api import BeamSearch, InvalidRequestError, SamplingParams
 
 
 async def test_best_of(http, engine):
@@ -60,6 +60,17 @@ async def test_what_does_not_go_together_with_beam_search(http, engine, values, 
     for ask in (http.complete, http.chat):
         assert "beam." not in assert_error(await ask(use_beam_search=True, **values), 400, param=param)
     assert not engine.calls
+
+
+async def test_what_the_engine_says_of_beam_search_is_in_the_words_of_the_client(http, engine):
+    for number, (param, name) in enumerate(
+        [("beam", "use_beam_search"), ("beam.width", "best_of"), ("beam.length_penalty", "length_penalty")]
+    ):
+        engine.refuse[number] = InvalidRequestError(f"{param} is wrong", param=param)
+        message = assert_error(await http.complete(use_beam_search=True, best_of=2), 400, param=name)
+        assert message == f"{name} is wrong"
+    engine.refuse[3] = InvalidRequestError("beam.width is wrong", param="beam.width")
+    assert_error(await http.chat(use_beam_search=True, n=2), 400, param="n")
 
 
 @pytest.mark.parametrize(("name", "value"), [("length_penalty", 0.5), ("early_stopping", True)])
