@@ -78,5 +78,5 @@ class BlockPool:
     def _evict(self) -> int:
         block, _ = self._evictable.popitem(last=False)
         if self._cache is not None:
-            self._cache.forget(block)
+            self._cache.discard(block)
         return block

@@ -105,6 +105,12 @@ class KVMemory:
         for block, digest in zip(blocks, hashes, strict=True):
             self._cache.insert(block, digest)
 
+    def distrust(self, sequence: Sequence) -> None:
+        """Take a sequence's blocks out of the prefix cache: what they hold may be what made it fail."""
+        if self._cache is not None:
+            for block in sequence.block_ids:
+                self._cache.discard(block)
+
     def take_operations(self) -> dict[str, BlockPairs]:
         """The plan's fields for the block operations since the last call."""
         if not (self._copies or self._swap_out or self._swap_in):

@@ -49,6 +49,7 @@ class PrefixCache:
         if self._block_of.setdefault(digest, block) == block:
             self._hash_of[block] = digest
 
-    def forget(self, block: int) -> None:
-        """`block` is about to be used for something else."""
-        del self._block_of[self._hash_of.pop(block)]
+    def discard(self, block: int) -> None:
+        """Forget what `block` holds, if it is known."""
+        if (digest := self._hash_of.pop(block, None)) is not None:
+            del self._block_of[digest]

@@ -138,7 +138,9 @@ class Scheduler:
                 continue
             sequence.in_flight -= item.sample
             end = item.start + item.num_tokens
-            if end // size > item.start // size:
+            if item.seq_id in result.errors:
+                self.memory.distrust(sequence)
+            elif end // size > item.start // size:
                 self.memory.remember(sequence, item.start, end)
             if self._accounts:
                 prompt = 0 if sequence.preemptions else max(min(end, sequence.prompt_len) - item.start, 0)

@@ -1,5 +1,6 @@
 """Sharing what was computed: invisible but for the work it saves."""
 
+import msgspec
 import pytest
 from helpers import expected_text, greedy, make_engine
 
@@ -97,3 +98,20 @@ def test_hashes_depend_on_everything_before():
     assert len(a) == 2
     assert a[1] != b[1]
     assert hashes([1, 2, 3, 4]) == a
+
+
+def test_blocks_of_a_sequence_that_failed_are_not_shared():
+    """Whatever it computed before may be wrong already."""
+
+    class Unlucky(FakeExecutor):
+        def execute(self, plan):
+            result = super().execute(plan)
+            failed = [item.seq_id for item in plan.slices if plan.step_id == 3]
+            return msgspec.structs.replace(result, errors=dict.fromkeys(failed, "not finite"))
+
+    engine = make_engine(Unlucky(), max_num_batched_tokens=8)
+    engine.add(engine.intake.prepare("the same long beginning", greedy(), request_id="r", arrival=0.0))
+    while engine.has_work:
+        engine.step()
+        engine.check_integrity()
+    assert ask(engine, "the same long beginning")[1] == 0

@@ -29,23 +29,23 @@ def token_logprobs(logits: torch.Tensor, token_ids: Ints, top: Ints) -> Iterator
 
 def _of_rows(logits: torch.Tensor, token_ids: torch.Tensor, top: list[int]) -> Iterator[TokenLogprobs | None]:
     chosen = token_ids[:, None]
-    ranks = (logits > logits.gather(1, chosen)).sum(dim=-1) + 1
+    # Sums of floats are several times faster than sums of booleans, and exact below 2**24.
+    better = torch.gt(logits, logits.gather(1, chosen), out=torch.empty_like(logits)).sum(dim=-1)
     ids = torch.cat([chosen, top_ids(logits, max(top))], dim=1)
     values = torch.log_softmax(logits, dim=-1).gather(1, ids).clamp_(min=LEAST)
-    for (token, *best), (logprob, *best_logprobs), rank, count in zip(
-        ids.tolist(), values.tolist(), ranks.tolist(), top, strict=True
+    for (token, *best), (logprob, *best_logprobs), ahead, count in zip(
+        ids.tolist(), values.tolist(), better.tolist(), top, strict=True
     ):
-        yield (
-            None
-            if math.isnan(logprob)
-            else TokenLogprobs(
+        if math.isnan(logprob):
+            yield None
+        else:
+            yield TokenLogprobs(
                 token_id=token,
                 logprob=logprob,
-                rank=rank,
+                rank=1 + int(ahead),
                 top_ids=tuple(best[:count]),
                 top_logprobs=tuple(best_logprobs[:count]),
             )
-        )
 
 
 def top_ids(logits: torch.Tensor, count: int) -> torch.Tensor:

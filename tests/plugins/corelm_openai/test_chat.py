@@ -73,6 +73,20 @@ async def test_stream_equals_the_whole_reply(http, n, usage):
     assert texts == ["".join(answer("a b", 3 + index)) for index in range(n)]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_choices_of_different_lengths(http, engine, stream):
+    engine.say = lambda prompt, seed: ["x", "y", "z", "x", "y"][: 5 - 2 * seed]
+    response = await http.chat(n=3, seed=0, stream=stream)
+    if stream:
+        *events, done = events_of(response.text)
+        assert done == "[DONE]"
+        texts = check_stream(events, 3)
+    else:
+        texts = [choice["message"]["content"] for choice in response.json()["choices"]]
+    assert texts == ["xyzxy", "xyz", "x"]
+    assert len(engine.calls) == 1
+
+
 async def test_an_answer_of_no_tokens_still_has_role_and_finish(http, engine):
     engine.say = lambda prompt, seed: []
     *events, done = events_of((await http.chat(stream=True)).text)

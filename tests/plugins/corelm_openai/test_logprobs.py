@@ -184,6 +184,12 @@ async def test_prompt_logprobs_of_completions(http, engine):
     assert all(choice["logprobs"] is None for choice in choices)
 
 
+async def test_prompt_logprobs_are_the_same_the_second_time(http):
+    for asked in ({"prompt_logprobs": 2}, {"echo": True, "logprobs": 2, "max_tokens": 0}):
+        first, second = [strict(await http.complete(prompt="a b c", **asked))["choices"] for _ in range(2)]
+        assert first == second
+
+
 async def test_prompt_logprobs_of_chat(http):
     body = strict(await http.chat(n=2, prompt_logprobs=0))
     first, second = body["prompt_logprobs"]
