@@ -24,6 +24,7 @@ from corelm.engine.engine import Engine
 from corelm.engine.intake import Intake
 from corelm.engine.prompts import PromptReader
 from corelm.plugins import PluginHost
+from corelm.scheduler.guard import PolicyGuard
 from corelm.scheduler.memory import KVMemory
 from corelm.scheduler.scheduler import Scheduler
 
@@ -93,11 +94,10 @@ def build(tokenizer, tokens, sequences, steps, busy_s=0.0, depth=1):
     info = executor.load(lambda fraction, text: None)
     memory = KVMemory(num_blocks=info.num_blocks, block_size=info.block_size, prefix_cache=True)
     scheduler = Scheduler(
-        FCFS(),
+        PolicyGuard(FCFS(), clock=time.monotonic),
         memory,
         max_num_seqs=sequences,
         max_num_batched_tokens=max(4096, sequences),
-        clock=time.monotonic,
     )
     prompts = PromptReader(
         tokenizer,

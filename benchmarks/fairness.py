@@ -17,6 +17,7 @@ from corelm.api import RequestOptions
 from corelm.engine.engine import Engine
 from corelm.engine.intake import Intake
 from corelm.engine.prompts import PromptReader
+from corelm.scheduler.guard import PolicyGuard
 from corelm.scheduler.memory import KVMemory
 from corelm.scheduler.scheduler import Scheduler
 from corelm.testing import FakeExecutor, FakeTokenizer
@@ -76,7 +77,8 @@ def build(policy, clock):
     executor = FakeExecutor(num_blocks=SLOTS * (PROMPT + OUTPUT) // 4 + 8, block_size=4)
     info = executor.load(lambda fraction, text: None)
     memory = KVMemory(num_blocks=info.num_blocks, block_size=info.block_size, prefix_cache=False)
-    scheduler = Scheduler(policy, memory, max_num_seqs=SLOTS, max_num_batched_tokens=BUDGET, clock=clock)
+    guard = PolicyGuard(policy, strict=True, clock=clock)
+    scheduler = Scheduler(guard, memory, max_num_seqs=SLOTS, max_num_batched_tokens=BUDGET)
     reader = PromptReader(
         FakeTokenizer(),
         max_model_len=info.max_model_len,

@@ -21,6 +21,7 @@ from corelm.contracts.frontend import (
     RequestOptions,
     ResultStream,
 )
+from corelm.contracts.logits import LogitsProcessor, LogitsProcessorContext, LogitsRow
 from corelm.contracts.model import ResolvedModel
 from corelm.contracts.observer import (
     EngineInfo,
@@ -48,6 +49,7 @@ from corelm.errors import (
     InvalidRequestError,
     ModelLoadError,
     PluginError,
+    PolicyError,
     QueueFullError,
     RequestFailedError,
     StartupError,
@@ -83,6 +85,9 @@ __all__ = [
     "FrontendContext",
     "IncrementalDecoder",
     "InvalidRequestError",
+    "LogitsProcessor",
+    "LogitsProcessorContext",
+    "LogitsRow",
     "ModelCard",
     "ModelLoadError",
     "Observer",
@@ -90,6 +95,7 @@ __all__ = [
     "Outcome",
     "PluginError",
     "PolicyContext",
+    "PolicyError",
     "Progress",
     "Prompt",
     "QueueFullError",

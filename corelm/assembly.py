@@ -2,11 +2,12 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from corelm.contracts.executor import Executor, ExecutorContext, ExecutorInfo, Progress
+from corelm.contracts.logits import LogitsProcessor, LogitsProcessorContext
 from corelm.contracts.model import ResolvedModel
 from corelm.contracts.observer import ObserverContext
 from corelm.contracts.scheduling import PolicyContext
@@ -16,8 +17,9 @@ from corelm.engine.engine import Engine
 from corelm.engine.intake import Intake
 from corelm.engine.observing import Observing
 from corelm.engine.prompts import PromptReader
-from corelm.errors import ModelLoadError, PluginError, StartupError, describe
+from corelm.errors import ConfigurationError, ModelLoadError, PluginError, StartupError, describe
 from corelm.plugins import PluginHost, Registration
+from corelm.scheduler.guard import PolicyGuard
 from corelm.scheduler.memory import KVMemory
 from corelm.scheduler.scheduler import Scheduler
 from corelm.settings.core import Settings
@@ -69,6 +71,7 @@ def engine_loader(settings: Settings, host: PluginHost, observing: Observing) ->
     executor = host.select("executor", settings.executor)
     scheduler = host.select("scheduler", settings.scheduler)
     tokenizer = host.select("tokenizer", settings.tokenizer)
+    chosen = [host.select("logits_processor", name) for name in dict.fromkeys(settings.logits_processors)]
 
     def load(progress: Progress) -> Engine:
         progress(0.0, "finding the model")
@@ -76,9 +79,17 @@ def engine_loader(settings: Settings, host: PluginHost, observing: Observing) ->
         with ThreadPoolExecutor(1, thread_name_prefix="corelm-load") as pool:
             context = TokenizerContext(model=model, settings=settings.plugin(tokenizer.name))
             loading = pool.submit(host.create, tokenizer, context)
-            runner, info = _load_executor(settings, host, executor, model, progress)
+            processors = {
+                one.name: host.create(
+                    one, LogitsProcessorContext(settings=settings.plugin(one.name), tokenizer=loading.result())
+                )
+                for one in chosen
+            }
+            runner, info = _load_executor(settings, host, executor, model, processors, progress)
             try:
-                return _assemble(settings, host, scheduler, observing, model, runner, info, loading.result())
+                return _assemble(
+                    settings, host, scheduler, observing, model, runner, info, loading.result(), processors
+                )
             except BaseException:
                 _free(runner)
                 raise
@@ -87,7 +98,12 @@ def engine_loader(settings: Settings, host: PluginHost, observing: Observing) ->
 
 
 def _load_executor(
-    settings: Settings, host: PluginHost, registration: Registration, model: ResolvedModel, progress: Progress
+    settings: Settings,
+    host: PluginHost,
+    registration: Registration,
+    model: ResolvedModel,
+    processors: Mapping[str, LogitsProcessor],
+    progress: Progress,
 ) -> tuple[Executor, ExecutorInfo]:
     context = ExecutorContext(
         model=model,
@@ -99,11 +115,12 @@ def _load_executor(
         max_num_batched_tokens=settings.max_num_batched_tokens,
         kv_cache_tokens=settings.kv_cache_tokens,
         swap_tokens=settings.swap_tokens,
+        logits_processors=processors,
     )
     executor: Executor = host.create(registration, context)
     try:
         info = executor.load(progress)
-        _check(info, registration)
+        _check(info, registration, processors)
     except StartupError:
         _free(executor)
         raise
@@ -113,13 +130,18 @@ def _load_executor(
     return executor, info
 
 
-def _check(info: ExecutorInfo, registration: Registration) -> None:
+def _check(info: ExecutorInfo, registration: Registration, processors: Mapping[str, LogitsProcessor]) -> None:
     for field in ("num_blocks", "block_size", "vocab_size", "max_model_len"):
         if getattr(info, field) < 1:
             raise ModelLoadError(
                 f"{registration} reports {field} = {getattr(info, field)}; it needs at least one: "
                 "see --kv-cache-tokens, --block-size and --max-model-len"
             )
+    if processors and "logits_processors" not in info.capabilities:
+        raise ConfigurationError(
+            f"logits_processors: {registration} cannot apply logits processors; "
+            f"choose another executor, or do without {', '.join(processors)}"
+        )
 
 
 def _free(executor: Executor) -> None:
@@ -139,6 +161,7 @@ def _assemble(
     executor: Executor,
     info: ExecutorInfo,
     tokenizer: Tokenizer,
+    processors: Mapping[str, LogitsProcessor],
 ) -> Engine:
     policy = host.create(scheduler, PolicyContext(settings=settings.plugin(scheduler.name)))
     memory = KVMemory(
@@ -147,12 +170,12 @@ def _assemble(
         num_swap_blocks=info.num_swap_blocks,
         prefix_cache=settings.prefix_cache and "prefix_cache" in info.capabilities,
     )
+    guard = PolicyGuard(policy, name=str(scheduler), strict=settings.policy_errors == "fail", clock=time.monotonic)
     mechanism = Scheduler(
-        policy,
+        guard,
         memory,
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,
-        clock=time.monotonic,
         can_fork={"prefix_cache", "copy_blocks"} <= info.capabilities,
     )
     prompts = PromptReader(
@@ -161,7 +184,7 @@ def _assemble(
         kv_tokens=info.num_blocks * info.block_size,
         vocab_size=min(info.vocab_size, tokenizer.vocab_size),
     )
-    intake = Intake(tokenizer, prompts, capabilities=info.capabilities)
+    intake = Intake(tokenizer, prompts, capabilities=info.capabilities, logits_processors=processors)
     logger.debug("tokens that end a generation: %s", sorted(tokenizer.eos_token_ids))
     return Engine(
         model_name=model.name,

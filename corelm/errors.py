@@ -35,6 +35,10 @@ class EngineStoppedError(CorelmError):
     """The engine is not taking requests: still loading, draining, or stopped."""
 
 
+class PolicyError(CorelmError):
+    """A scheduling policy failed, and the setting policy_errors does not let the engine do without it."""
+
+
 class QueueFullError(CorelmError):
     """As many requests wait as the setting max_waiting allows; trying again later helps."""
 

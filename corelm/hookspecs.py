@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from corelm.contracts.executor import Executor, ExecutorContext
 from corelm.contracts.frontend import Frontend, FrontendContext
+from corelm.contracts.logits import LogitsProcessor, LogitsProcessorContext
 from corelm.contracts.model import ResolvedModel
 from corelm.contracts.observer import Observer, ObserverContext
 from corelm.contracts.scheduling import PolicyContext, SchedulingPolicy
@@ -71,6 +72,11 @@ def corelm_register_frontends(register: Register[FrontendContext, Frontend]) -> 
 @hookspec
 def corelm_register_observers(register: Register[ObserverContext, Observer]) -> None:
     """Register observers, which are told what the engine does. Any number can be selected."""
+
+
+@hookspec
+def corelm_register_logits_processors(register: Register[LogitsProcessorContext, LogitsProcessor]) -> None:
+    """Register logits processors, which change what requests that name them sample from. Any number can be selected."""
 
 
 @hookspec(firstresult=True)

@@ -12,6 +12,7 @@ MAX_STOP_LENGTH = 1024
 MAX_BAD_WORDS = 256
 MAX_TOKEN_IDS = 4096
 """Most entries of `logit_bias` and `allowed_token_ids`."""
+MAX_LOGITS_PROCESSORS = 16
 MAX_LOGPROBS = 64
 MAX_CHOICES = 128
 MAX_BEAM_WIDTH = 16
@@ -110,6 +111,9 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """Sample nothing but these."""
     bad_words: tuple[str, ...] = ()
     """Texts that may not be generated, as their own tokens, at the beginning of a word or within one."""
+    logits_processors: Mapping[str, Any] = {}
+    """Logits processors to use, at most 16 of those the engine has, by name, each with its argument: what JSON can say.
+    They follow masks and penalties, in the order of the engine's setting."""
     seed: int | None = None
     """64-bit seed. With one, the tokens depend on nothing but the request itself."""
     max_tokens: int | None = None
@@ -177,6 +181,9 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
             if not self.allowed_token_ids:
                 raise refuse("allowed_token_ids", "must not be empty")
         _check_texts("bad_words", self.bad_words, MAX_BAD_WORDS)
+        processors = self.logits_processors
+        if not isinstance(processors, Mapping) or len(processors) > MAX_LOGITS_PROCESSORS:
+            raise refuse("logits_processors", f"must map at most {MAX_LOGITS_PROCESSORS} names to arguments")
 
     def _check_ending(self) -> None:
         if self.max_tokens is not None:
@@ -215,8 +222,13 @@ _NOT_WITH_BEAM = (
     "logit_bias",
     "allowed_token_ids",
     "bad_words",
+    "logits_processors",
     "min_tokens",
     "stop",
     "logprobs",
 )
-_FIELD_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(SamplingParams)} | {"logit_bias": {}}
+_FIELD_DEFAULTS = {
+    **{field.name: field.default for field in msgspec.structs.fields(SamplingParams)},
+    "logit_bias": {},
+    "logits_processors": {},
+}

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from corelm.contracts.logits import LogitsProcessor
 from corelm.contracts.model import ResolvedModel
 from corelm.outputs import TokenLogprobs
 from corelm.sampling import SamplingParams
@@ -39,6 +40,8 @@ class ExecutorContext(msgspec.Struct, frozen=True, kw_only=True):
     swap_tokens: int = 0
     """Tokens whose keys and values preempted sequences may keep in host memory. An executor that cannot swap ignores it
     and reports no swap blocks."""
+    logits_processors: Mapping[str, LogitsProcessor] = {}
+    """Those that `SamplingParams.logits_processors` may name, in the order in which they are applied."""
 
 
 class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +65,7 @@ class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True):
     ``logprobs``: `SamplingParams.logprobs` and `prompt_logprobs`.
     ``penalties``: the presence, frequency and repetition penalty.
     ``token_masks``: `logit_bias`, `allowed_token_ids`, `bad_words` and `min_tokens`.
+    ``logits_processors``: those of the context, each called once in a step with the rows of the sequences that use it.
     """
     num_swap_blocks: int = 0
     """Blocks in host memory, with ids of their own from 0. Needs ``prefix_cache``, whose way of starting resumes."""

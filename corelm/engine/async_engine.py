@@ -21,6 +21,7 @@ from corelm.errors import (
     CorelmError,
     EngineDeadError,
     EngineStoppedError,
+    PolicyError,
     QueueFullError,
     RequestFailedError,
     StartupError,
@@ -289,6 +290,8 @@ def _turn(engine: Engine, new: list[Request], aborted: list[int]) -> tuple[list[
     for request in new:
         try:
             engine.add(request)
+        except PolicyError:
+            raise
         except (ValueError, CorelmError) as error:
             refused.append((request.number, error if isinstance(error, CorelmError) else CorelmError(str(error))))
     if not engine.has_work:

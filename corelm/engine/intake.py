@@ -4,10 +4,12 @@ import secrets
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import count
+from typing import Any
 
 import msgspec
 
 from corelm.contracts.frontend import Prompt, RequestOptions
+from corelm.contracts.logits import LogitsProcessor
 from corelm.contracts.tokenizer import Tokenizer
 from corelm.engine.beam import BeamRequest
 from corelm.engine.choice import Choice
@@ -28,6 +30,7 @@ CAPABILITY_OF = {
     "logit_bias": "token_masks",
     "allowed_token_ids": "token_masks",
     "bad_words": "token_masks",
+    "logits_processors": "logits_processors",
     "min_tokens": "token_masks",
 }
 """What an executor must be capable of for a parameter."""
@@ -36,10 +39,18 @@ CAPABILITY_OF = {
 class Intake:
     """Checks requests and puts them together. Thread-safe; called off the event loop."""
 
-    def __init__(self, tokenizer: Tokenizer, prompts: PromptReader, *, capabilities: frozenset[str]) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        prompts: PromptReader,
+        *,
+        capabilities: frozenset[str],
+        logits_processors: Mapping[str, LogitsProcessor] = {},
+    ) -> None:
         self.tokenizer = tokenizer
         self.max_len = prompts.max_len
         self._prompts = prompts
+        self._logits_processors = logits_processors
         self._missing = {name: needed for name, needed in CAPABILITY_OF.items() if needed not in capabilities}
         self._ids = count(1)
 
@@ -122,6 +133,20 @@ class Intake:
                 f"beam.width must be at most {most} with {num_stop_tokens} tokens that end the output",
                 param="beam.width",
             )
+        for name, argument in params.logits_processors.items():
+            self._check_argument(name, argument)
+
+    def _check_argument(self, name: str, argument: Any) -> None:
+        if name not in self._logits_processors:
+            selected = ", ".join(self._logits_processors) or "none"
+            raise InvalidRequestError(
+                f"no logits processor named {name!r:.100} is selected; selected: {selected}", param="logits_processors"
+            )
+        path = f"logits_processors.{name}"
+        try:
+            self._logits_processors[name].check(argument)
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"{path}: {error}", param=path, code=error.code) from error
 
     def _stop_tokens(self, params: SamplingParams) -> dict[int, str | int]:
         stop: dict[int, str | int] = {token: token for token in params.stop_token_ids}

@@ -8,8 +8,8 @@ from pydantic import BaseModel
 
 from corelm.errors import describe
 
-Kind = Literal["executor", "scheduler", "tokenizer", "frontend", "observer"]
-KINDS: tuple[Kind, ...] = ("executor", "scheduler", "tokenizer", "frontend", "observer")
+Kind = Literal["executor", "scheduler", "tokenizer", "frontend", "observer", "logits_processor"]
+KINDS: tuple[Kind, ...] = ("executor", "scheduler", "tokenizer", "frontend", "observer", "logits_processor")
 
 
 class PluginRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,10 +1,12 @@
 """Continuous batching: which sequences compute how many tokens in the next step."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from corelm.contracts.executor import SequenceSlice, SequenceStart, StepPlan, StepResult
-from corelm.contracts.scheduling import SchedulingPolicy, ServedTokens
+from corelm.contracts.scheduling import ServedTokens
+from corelm.errors import describe
+from corelm.scheduler.guard import PolicyGuard
 from corelm.scheduler.memory import KVMemory
 from corelm.scheduler.sequence import Sequence
 from corelm.scheduler.waiting import WaitingQueue
@@ -26,12 +28,11 @@ class Scheduler:
 
     def __init__(
         self,
-        policy: SchedulingPolicy,
+        policy: PolicyGuard,
         memory: KVMemory,
         *,
         max_num_seqs: int,
         max_num_batched_tokens: int,
-        clock: Callable[[], float],
         can_fork: bool = False,
     ) -> None:
         self.policy = policy
@@ -45,12 +46,9 @@ class Scheduler:
         """Of the requests that have begun to run."""
         self.cached_tokens = 0
         """Those that did not have to be computed."""
-        self._clock = clock
         self._can_fork = can_fork
-        self._dynamic = type(policy).order is not SchedulingPolicy.order
-        self._accounts = type(policy).served is not SchedulingPolicy.served
         self._reserve = int(memory.pool.num_blocks * FREE_SHARE_TO_ADMIT) + 1
-        self._waiting = WaitingQueue()
+        self._waiting = WaitingQueue(lambda error: policy.fail(f"keys cannot be compared: {describe(error)}", error))
         self._parked: dict[int, Sequence] = {}
         """Paused sequences that lost their blocks."""
         self._running: dict[int, Sequence] = {}
@@ -70,7 +68,8 @@ class Scheduler:
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence. The caller made sure that it fits into an empty pool."""
         sequence.probe = self.memory.cached_tokens
-        self._queue(sequence)
+        sequence.key = self.policy.arrival_key(sequence.view)
+        self._waiting.push(sequence)
 
     def fork(self, parent: Sequence, child: Sequence) -> None:
         """Let `child`, whose tokens begin like its parent's, run at once on shared blocks, or else wait."""
@@ -105,10 +104,13 @@ class Scheduler:
         started: dict[int, SequenceStart] = {}
         budget = self._schedule_running(slices, started)
         if budget is not None:
-            self._admit(slices, started, budget)
+            self._admit(self._candidates(), slices, started, budget)
+        if self.policy.is_dynamic and self.policy.is_stalling(idle=not self._running and len(self._waiting) > 0):
+            everybody = sorted(self._waiting, key=lambda sequence: sequence.arrival)
+            self._admit(iter(everybody), slices, started, self.max_num_batched_tokens)
         while not slices and self._is_stuck():
             self._preempt(self._victim())
-            self._admit(slices, started, self.max_num_batched_tokens)
+            self._admit(self._candidates(), slices, started, self.max_num_batched_tokens)
         operations = self.memory.take_operations()
         if not slices and not operations:
             return None
@@ -142,7 +144,7 @@ class Scheduler:
                 self.memory.distrust(sequence)
             elif end // size > item.start // size:
                 self.memory.remember(sequence, item.start, end)
-            if self._accounts:
+            if self.policy.accounts:
                 prompt = 0 if sequence.preemptions else max(min(end, sequence.prompt_len) - item.start, 0)
                 served.append(ServedTokens(sequence.view, prompt, len(tokens)))
             if tokens:
@@ -259,10 +261,7 @@ class Scheduler:
 
     def _victim(self) -> Sequence:
         by_id = {sequence.request_id: sequence for sequence in self._running.values()}
-        name = self.policy.victim([sequence.view for sequence in by_id.values()], self._clock())
-        if name not in by_id:
-            raise RuntimeError(f"policy {type(self.policy).__name__} chose victim {name!r}, which does not run")
-        return by_id[name]
+        return by_id[self.policy.victim([sequence.view for sequence in by_id.values()])]
 
     def _preempt(self, victim: Sequence) -> None:
         del self._running[victim.seq_id]
@@ -284,8 +283,14 @@ class Scheduler:
         else:
             self._queue(victim)
 
-    def _admit(self, slices: dict[int, SequenceSlice], started: dict[int, SequenceStart], budget: int) -> None:
-        for sequence in self._candidates():
+    def _admit(
+        self,
+        candidates: Iterator[Sequence],
+        slices: dict[int, SequenceSlice],
+        started: dict[int, SequenceStart],
+        budget: int,
+    ) -> None:
+        for sequence in candidates:
             if not budget or len(self._running) >= self.max_num_seqs:
                 return
             if not self.memory.admit(sequence, self._reserve_for(sequence)):
@@ -310,21 +315,14 @@ class Scheduler:
 
     def _candidates(self) -> Iterator[Sequence]:
         """Waiting sequences in the policy's order; the caller removes each from the queue or stops."""
-        if not self._dynamic:
+        if not self.policy.is_dynamic:
             while (sequence := self._waiting.peek()) is not None:
                 yield sequence
             return
         if not len(self._waiting) or len(self._running) >= self.max_num_seqs:
             return
         by_id = {sequence.request_id: sequence for sequence in self._waiting}
-        views = [sequence.view for sequence in by_id.values()]
-        for name in self.policy.order(views, self._clock()):
-            sequence = by_id.pop(name, None)
-            if sequence is None:
-                raise RuntimeError(
-                    f"policy {type(self.policy).__name__} ordered {name!r}, which does not wait or came twice"
-                )
-            yield sequence
+        yield from map(by_id.__getitem__, self.policy.order([sequence.view for sequence in by_id.values()]))
 
 
 def _start(sequence: Sequence) -> SequenceStart:

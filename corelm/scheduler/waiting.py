@@ -1,16 +1,20 @@
 """The waiting sequences, in the order of the policy's keys."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from corelm.scheduler.sequence import Sequence
 
 
 class WaitingQueue:
-    """A heap with removal from anywhere. Push and pop cost O(log n)."""
+    """A heap with removal from anywhere. Push and pop cost O(log n).
 
-    def __init__(self) -> None:
+    Keys that cannot be compared are forgotten, all of them, so that those who wait go by arrival.
+    """
+
+    def __init__(self, on_incomparable: Callable[[Exception], None]) -> None:
+        self._on_incomparable = on_incomparable
         self._heap: list[tuple[Any, float, int, Sequence]] = []
         self._members: dict[int, Sequence] = {}
 
@@ -19,13 +23,19 @@ class WaitingQueue:
 
     def push(self, sequence: Sequence) -> None:
         """Add a sequence whose `key` is set. Equal keys go by arrival, then by id."""
-        heapq.heappush(self._heap, (sequence.key, sequence.arrival, sequence.seq_id, sequence))
         self._members[sequence.seq_id] = sequence
+        try:
+            heapq.heappush(self._heap, _entry(sequence))
+        except Exception as error:  # noqa: BLE001 - keys are a policy's
+            self._forget_keys(error)
 
     def peek(self) -> Sequence | None:
         """The first sequence, or None."""
-        while self._heap and self._members.get(self._heap[0][2]) is not self._heap[0][3]:
-            heapq.heappop(self._heap)
+        try:
+            while self._heap and self._members.get(self._heap[0][2]) is not self._heap[0][3]:
+                heapq.heappop(self._heap)
+        except Exception as error:  # noqa: BLE001 - keys are a policy's
+            self._forget_keys(error)
         return self._heap[0][3] if self._heap else None
 
     def remove(self, sequence: Sequence) -> bool:
@@ -34,10 +44,31 @@ class WaitingQueue:
             return False
         # Entries of removed sequences go when they reach the top, or here before they outnumber the living.
         if len(self._heap) > 2 * len(self._members) + 64:
-            self._heap = [entry for entry in self._heap if entry[2] in self._members]
-            heapq.heapify(self._heap)
+            self._rebuild()
         return True
 
     def __iter__(self) -> Iterator[Sequence]:
         """All sequences in order. O(n log n): for dynamic policies."""
-        return iter(sorted(self._members.values(), key=lambda s: (s.key, s.arrival, s.seq_id)))
+        try:
+            return iter(sorted(self._members.values(), key=lambda s: (s.key, s.arrival, s.seq_id)))
+        except Exception as error:  # noqa: BLE001 - keys are a policy's
+            self._forget_keys(error)
+            return iter(sorted(self._members.values(), key=lambda s: (s.arrival, s.seq_id)))
+
+    def _rebuild(self) -> None:
+        self._heap = [_entry(sequence) for sequence in self._members.values()]
+        try:
+            heapq.heapify(self._heap)
+        except Exception as error:  # noqa: BLE001 - keys are a policy's
+            self._forget_keys(error)
+
+    def _forget_keys(self, error: Exception) -> None:
+        for sequence in self._members.values():
+            sequence.key = None
+        self._heap = [_entry(sequence) for sequence in self._members.values()]
+        heapq.heapify(self._heap)
+        self._on_incomparable(error)
+
+
+def _entry(sequence: Sequence) -> tuple[Any, float, int, Sequence]:
+    return sequence.key, sequence.arrival, sequence.seq_id, sequence

@@ -55,9 +55,14 @@ class Settings(Bootstrap):
     )
     executor: str = Field("auto", description="What computes. auto: gpu if this machine has one, else cpu.")
     scheduler: str = Field("fcfs", description="Scheduling policy: who runs next.")
+    policy_errors: Literal["fallback", "fail"] = Field(
+        "fallback",
+        description="What a mistake of the policy does. fallback: first come, first served for that step; fail: end.",
+    )
     tokenizer: str = Field("hf", description="What turns text into tokens.")
     frontend: str = Field("openai", description="How clients talk to the engine.")
     observers: list[str] = Field([], description="Who is told what the engine does.")
+    logits_processors: list[str] = Field([], description="What requests may use to change which tokens are sampled.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="Number format of weights and activations. auto: the executor's choice."
     )

@@ -17,7 +17,7 @@ class FakeTokenizer(Tokenizer):
     max_chars_per_token = 5
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        return list(text.encode())
+        return list(text.encode(errors="replace"))
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         return b"".join(_bytes(token, skip_special_tokens) for token in token_ids).decode(errors="replace")
@@ -33,7 +33,7 @@ class FakeTokenizer(Tokenizer):
     def render_chat(self, chat: Chat) -> list[int]:
         tokens = [BOS]
         for message in chat.messages:
-            tokens += f"{message['role']}: {message['content']}\n".encode()
+            tokens += f"{message['role']}: {message['content']}\n".encode(errors="replace")
         return tokens + list(b"assistant: " if chat.add_generation_prompt else b"")
 
 

@@ -10,6 +10,7 @@ from corelm.engine.engine import Engine
 from corelm.engine.intake import Intake
 from corelm.engine.observing import Observing
 from corelm.engine.prompts import PromptReader
+from corelm.scheduler.guard import PolicyGuard
 from corelm.scheduler.memory import KVMemory
 from corelm.scheduler.scheduler import Scheduler
 from corelm.testing import FakeExecutor, FakeTokenizer, fake_continuation
@@ -44,6 +45,7 @@ def make_engine(
     max_num_batched_tokens: int = 64,
     tokenizer: FakeTokenizer | None = None,
     clock: Callable[[], float] = time.monotonic,
+    strict_policy: bool = True,
     prefix_cache: bool = True,
     observing: Observing | None = None,
 ) -> Engine:
@@ -56,11 +58,10 @@ def make_engine(
         prefix_cache=prefix_cache,
     )
     scheduler = Scheduler(
-        policy or SchedulingPolicy(),
+        PolicyGuard(policy or SchedulingPolicy(), strict=strict_policy, clock=clock),
         memory,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
-        clock=clock,
         can_fork="copy_blocks" in info.capabilities,
     )
     intake = make_intake(

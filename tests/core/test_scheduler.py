@@ -6,7 +6,7 @@ import pytest
 from corelm_fcfs import Priority
 from helpers import expected_text, greedy, make_engine
 
-from corelm.api import RequestOptions, SchedulingPolicy
+from corelm.api import PolicyError, RequestOptions, SchedulingPolicy
 from corelm.testing import FakeExecutor
 
 ARRIVALS = itertools.count()
@@ -113,7 +113,7 @@ def test_nonsense_from_a_policy_is_an_error_that_names_it(answer):
 
     engine = make_engine(policy=Confused())
     submit(engine, "p", "a")
-    with pytest.raises(RuntimeError, match="Confused"):
+    with pytest.raises(PolicyError, match="Confused"):
         engine.step()
 
 

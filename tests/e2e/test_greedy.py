@@ -8,7 +8,9 @@ from corelm_fcfs import FCFS
 from e2e_texts import TEXT
 
 from corelm import LLM, AsyncEngine, SamplingParams
+from corelm.api import StepPlan
 from corelm.engine.engine import Engine
+from corelm.scheduler.guard import PolicyGuard
 from corelm.scheduler.memory import KVMemory
 from corelm.scheduler.scheduler import Scheduler
 
@@ -63,6 +65,8 @@ def engine(llm):
     loaded = llm._engine
 
     def make(budget=2048, num_blocks=loaded.info.num_blocks, prefix_cache=False, num_swap_blocks=0):
+        # The engine before this one told the executor of its last sequences' end in no step.
+        loaded._executor.execute(StepPlan(step_id=0, released=tuple(range(10_000))))
         memory = KVMemory(
             num_blocks=num_blocks,
             block_size=loaded.info.block_size,
@@ -70,11 +74,10 @@ def engine(llm):
             prefix_cache=prefix_cache,
         )
         scheduler = Scheduler(
-            FCFS(),
+            PolicyGuard(FCFS(), clock=time.monotonic),
             memory,
             max_num_seqs=64,
             max_num_batched_tokens=budget,
-            clock=time.monotonic,
             can_fork=True,
         )
         return Engine(

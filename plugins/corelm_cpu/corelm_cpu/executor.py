@@ -15,7 +15,7 @@ from corelm_cpu.resources import available_memory, usable_cpus
 from corelm_cpu.settings import CpuSettings
 from corelm_cpu.sizing import choose_dtype, choose_max_model_len, choose_num_blocks, gib, has_bfloat16, num_swap_blocks
 
-CAPABILITIES = frozenset({"prefix_cache", "copy_blocks", "logprobs", "penalties", "token_masks"})
+CAPABILITIES = frozenset({"prefix_cache", "copy_blocks", "logprobs", "penalties", "token_masks", "logits_processors"})
 
 
 class CpuExecutor(SimpleExecutor):
@@ -71,6 +71,7 @@ class CpuExecutor(SimpleExecutor):
             block_size=context.block_size,
             padding_block=cache.padding_block,
             vocab_size=config.vocab_size,
+            logits_processors=context.logits_processors,
         )
         self._ops = InvariantOps(config, cache, dtype) if dtype == torch.float32 else FastOps(config, cache, dtype)
         progress(1.0, "loaded")

@@ -22,9 +22,11 @@ TopCount = Annotated[int, msgspec.Meta(ge=0, le=20)]
 MAX_TOKEN_IDS_BYTES = 2**18
 """More than as many token ids as corelm takes need, with a number and spaces for each."""
 MAX_WORDS_BYTES = 2**22
+MAX_PROCESSORS_BYTES = 2**14
 
 _biases = msgspec.json.Decoder(dict[int, float] | None)
 _token_ids = msgspec.json.Decoder(list[int] | None)
+_processors = msgspec.json.Decoder(dict[str, Any] | None)
 _words = msgspec.json.Decoder(list[str] | None)
 
 _PASSED_ON = (
@@ -67,6 +69,7 @@ class GenerationBody(Unsupported, kw_only=True):
     logit_bias: Raw = Raw()
     allowed_token_ids: Raw = Raw()
     bad_words: Raw = Raw()
+    logits_processors: Raw = Raw()
     seed: int | None = None
     stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
@@ -160,8 +163,10 @@ class GenerationBody(Unsupported, kw_only=True):
         bias = decode_field(self.logit_bias, _biases, "logit_bias", MAX_TOKEN_IDS_BYTES)
         allowed = decode_field(self.allowed_token_ids, _token_ids, "allowed_token_ids", MAX_TOKEN_IDS_BYTES)
         bad_words = decode_field(self.bad_words, _words, "bad_words", MAX_WORDS_BYTES)
+        processors = decode_field(self.logits_processors, _processors, "logits_processors", MAX_PROCESSORS_BYTES)
         return {
             "logit_bias": bias or {},
+            "logits_processors": processors or {},
             "allowed_token_ids": None if allowed is None else tuple(allowed),
             "bad_words": tuple(bad_words or ()),
         }

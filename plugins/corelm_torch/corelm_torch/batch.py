@@ -1,12 +1,14 @@
 """From a plan, a delta, to the flattened arrays of one step."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from corelm.api import SequenceSlice, SequenceStart, StepPlan
+from corelm.api import LogitsProcessor, SequenceSlice, SequenceStart, StepPlan
 from corelm_torch.arrays import Ints
 from corelm_torch.penalties import Penalties, PenaltyEdit
+from corelm_torch.processors import ProcessorEdit, Processors
 from corelm_torch.sampler import SamplingRows
 from corelm_torch.token_masks import MaskEdit, TokenMasks
 
@@ -53,6 +55,8 @@ class Batch:
     """How to sample, for each of `sampled`."""
     edits: tuple[MaskEdit | PenaltyEdit, ...]
     """What to do to the logits of `sampled`, in this order."""
+    processing: list[ProcessorEdit]
+    """What logits processors have to do after that, in this order."""
     scored: ScoredRows | None
     """The prompt tokens to be scored, in the order of the slices."""
 
@@ -80,7 +84,16 @@ class Batch:
 class SequenceTable:
     """Every sequence the executor holds, a row each: tokens, block table and sampling parameters."""
 
-    def __init__(self, *, rows: int, max_model_len: int, block_size: int, padding_block: int, vocab_size: int) -> None:
+    def __init__(
+        self,
+        *,
+        rows: int,
+        max_model_len: int,
+        block_size: int,
+        padding_block: int,
+        vocab_size: int,
+        logits_processors: Mapping[str, LogitsProcessor] = {},
+    ) -> None:
         self._block_size = block_size
         self._padding_block = padding_block
         self._row_of: dict[int, int] = {}
@@ -94,6 +107,7 @@ class SequenceTable:
         self._sampling = SamplingRows.zeros(rows)
         self._masks = TokenMasks(vocab_size)
         self._penalties = Penalties(vocab_size)
+        self._processors = Processors(logits_processors)
 
     def apply(self, plan: StepPlan) -> Batch:
         """Bring the table up to date with `plan` and build its batch."""
@@ -103,6 +117,7 @@ class SequenceTable:
                 self._free.append(row)
                 self._masks.drop(row)
                 self._penalties.drop(row)
+                self._processors.drop(row)
         for start in plan.started:
             self._add(start)
         stale = [slot for piece in plan.slices for slot in self._begins_within(piece)]
@@ -126,6 +141,7 @@ class SequenceTable:
         self._sampling.set(row, start.sampling)
         self._masks.add(row, start)
         self._penalties.add(row, start)
+        self._processors.add(row, start)
 
     def _begins_within(self, piece: SequenceSlice) -> range:
         """The slots of a block behind the position at which a sequence that brings no blocks yet begins within it."""
@@ -172,6 +188,7 @@ class SequenceTable:
             sampled=sampled,
             sampling=self._sampling.take(sampled_rows, output_lens),
             edits=tuple(edit for edit in edits if edit is not None),
+            processing=self._processors.edits(sampled_rows, self._tokens, ends),
             scored=self._scored(slices, row_of_token, positions),
         )
 

@@ -15,6 +15,7 @@ from corelm_torch.sampler import sample
 
 NOT_FINITE = "the model computed no finite scores for the next token"
 ALL_MASKED = "allowed_token_ids, bad_words and min_tokens together leave no token that could be sampled"
+ALL_PROCESSED = "no token is left that could be sampled after the logits processors of the request"
 SCORED_ROWS = 128
 """Prompt tokens that are scored at a time, so that a long prompt does not need the memory of all its logits."""
 
@@ -60,17 +61,18 @@ def finish_step(plan: StepPlan, batch: Batch, hidden: torch.Tensor, head: Head) 
 def sample_tokens(logits: torch.Tensor, batch: Batch) -> SampledTokens:
     """Edit `logits` [R, vocabulary], in place, and sample from each row."""
     reported = np.flatnonzero(batch.sampling.logprobs >= 0)
-    if len(reported) < len(logits) or batch.edits:
+    if len(reported) < len(logits) or batch.edits or batch.processing:
         unedited = logits.index_select(0, torch.from_numpy(reported).to(logits.device))
     else:
         unedited = logits
     for edit in batch.edits:
         edit.apply(logits)
+    errors: dict[int, str] = {}
+    for processing in batch.processing:
+        errors |= processing.apply(logits)
     token_ids, failed = sample(logits, batch.sampling)
-    errors = {}
     for index in np.flatnonzero(failed).tolist():
-        masked = batch.edits and bool((logits[index] == -torch.inf).all())
-        errors[index] = ALL_MASKED if masked else NOT_FINITE
+        errors.setdefault(index, _why_nothing_is_left(logits[index], batch, index))
     logprobs = {}
     scores = token_logprobs(unedited, token_ids[reported], batch.sampling.logprobs[reported])
     for index, score in zip(reported.tolist(), scores, strict=True):
@@ -79,6 +81,13 @@ def sample_tokens(logits: torch.Tensor, batch: Batch) -> SampledTokens:
         else:
             logprobs[index] = score
     return SampledTokens(token_ids=token_ids, errors=errors, logprobs=logprobs)
+
+
+def _why_nothing_is_left(logits: torch.Tensor, batch: Batch, index: int) -> str:
+    """The reason why no token can be sampled from edited `logits` [vocabulary], those of row `index`."""
+    if any(index in processing.indices for processing in batch.processing):
+        return ALL_PROCESSED
+    return ALL_MASKED if batch.edits and bool((logits == -torch.inf).all()) else NOT_FINITE
 
 
 def score_prompts(
