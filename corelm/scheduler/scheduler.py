@@ -3,9 +3,10 @@
 from collections import deque
 from collections.abc import Iterator
 
-from corelm.contracts.executor import SequenceSlice, SequenceStart, StepPlan, StepResult
+from corelm.contracts.executor import SequenceSlice, StepPlan, StepResult
 from corelm.contracts.scheduling import ServedTokens
 from corelm.errors import describe
+from corelm.scheduler.draft import Draft
 from corelm.scheduler.guard import PolicyGuard
 from corelm.scheduler.memory import KVMemory
 from corelm.scheduler.sequence import Sequence
@@ -100,28 +101,29 @@ class Scheduler:
 
     def schedule(self) -> StepPlan | None:
         """The plan of the next step; None if nothing can run before more results are known."""
-        slices: dict[int, SequenceSlice] = {}
-        started: dict[int, SequenceStart] = {}
-        budget = self._schedule_running(slices, started)
-        if budget is not None:
-            self._admit(self._candidates(), slices, started, budget)
+        draft = Draft(self.max_num_batched_tokens)
+        before = self.preemptions
+        self._plan_running(draft)
+        if self.preemptions == before:
+            self._admit(draft, self._candidates())
         if self.policy.is_dynamic and self.policy.is_stalling(idle=not self._running and len(self._waiting) > 0):
-            everybody = sorted(self._waiting, key=lambda sequence: sequence.arrival)
-            self._admit(iter(everybody), slices, started, self.max_num_batched_tokens)
-        while not slices and self._is_stuck():
+            self._admit(draft, iter(sorted(self._waiting, key=lambda sequence: sequence.arrival)))
+        while not draft.slices and self._is_stuck():
             self._preempt(self._victim())
-            self._admit(self._candidates(), slices, started, self.max_num_batched_tokens)
+            self._admit(draft, self._candidates())
         operations = self.memory.take_operations()
-        if not slices and not operations:
+        if not draft.slices and not operations:
             return None
         self._step_id += 1
-        self._in_flight.append([(sequence, sequence.epoch) for sequence in map(self._running.__getitem__, slices)])
+        self._in_flight.append(
+            [(sequence, sequence.epoch) for sequence in map(self._running.__getitem__, draft.slices)]
+        )
         released, self._released = tuple(self._released), []
         return StepPlan(
             step_id=self._step_id,
             released=released,
-            started=tuple(started.values()),
-            slices=tuple(slices.values()),
+            started=tuple(draft.started.values()),
+            slices=tuple(draft.slices.values()),
             **operations,
         )
 
@@ -169,12 +171,11 @@ class Scheduler:
         sequence.key = self.policy.key(sequence.view)
         self._waiting.push(sequence)
 
-    def _schedule_running(self, slices: dict[int, SequenceSlice], started: dict[int, SequenceStart]) -> int | None:
-        """Plan the running sequences. Returns the budget that is left, None if one was preempted."""
-        budget = self.max_num_batched_tokens
-        before = self.preemptions
+    def _plan_running(self, draft: Draft) -> None:
+        """Plan the running sequences, those that decode first."""
         size = self.memory.block_size
-        running = self._running
+        running, slices = self._running, draft.slices
+        before = self.preemptions
         prefills: list[Sequence] = []
         # Most of what scheduling costs is spent here: what nearly every sequence needs is written out.
         for seq_id, sequence in list(running.items()):
@@ -192,19 +193,17 @@ class Scheduler:
                 slices[seq_id] = SequenceSlice(seq_id=seq_id, start=computed, num_tokens=1, sample=True)
                 sequence.num_computed = computed + 1
                 sequence.in_flight += 1
-                budget -= 1
+                draft.budget -= 1
                 continue
             if computed == num_blocks * size:
-                budget += self._make_room(sequence, slices, started)
+                self._make_room(sequence, draft)
                 if seq_id not in running:
                     continue
                 self.memory.grow(sequence)
-            budget -= self._plan(sequence, slices, started, 1)
+            draft.add(sequence)
         for sequence in prefills:
-            if budget and sequence.seq_id in running:
-                left = sequence.num_known - sequence.num_computed
-                budget -= self._plan(sequence, slices, started, min(left, budget))
-        return None if self.preemptions > before else budget
+            if draft.budget and sequence.seq_id in running:
+                draft.add(sequence)
 
     def _is_stuck(self) -> bool:
         """Whether all that run are paused until one that waits has run."""
@@ -216,48 +215,12 @@ class Scheduler:
         """Whether a sequence cannot be planned before its tokens in flight are known."""
         return sequence.lockstep or sequence.num_output + sequence.in_flight >= sequence.max_tokens
 
-    def _plan(
-        self,
-        sequence: Sequence,
-        slices: dict[int, SequenceSlice],
-        started: dict[int, SequenceStart],
-        num_tokens: int,
-    ) -> int:
-        """Plan the next tokens of a sequence; returns how many."""
-        start = sequence.num_computed
-        sequence.num_computed = end = start + num_tokens
-        sample = end == sequence.num_known and sequence.max_tokens > 0
-        sequence.in_flight += sample
-        if sequence.num_sent is None:
-            started[sequence.seq_id] = _start(sequence)
-            sequence.num_sent = 0
-        blocks: tuple[int, ...] = ()
-        if sequence.num_sent < len(sequence.block_ids):
-            blocks = tuple(sequence.block_ids[sequence.num_sent :])
-            sequence.num_sent = len(sequence.block_ids)
-        slices[sequence.seq_id] = SequenceSlice(
-            seq_id=sequence.seq_id, start=start, num_tokens=num_tokens, new_block_ids=blocks, sample=sample
-        )
-        return num_tokens
-
-    def _make_room(
-        self, sequence: Sequence, slices: dict[int, SequenceSlice], started: dict[int, SequenceStart]
-    ) -> int:
-        """Preempt until a block is free or `sequence` itself lost its place.
-
-        Returns how many tokens the victims had been given in this step.
-        """
-        given_back = 0
+    def _make_room(self, sequence: Sequence, draft: Draft) -> None:
+        """Preempt until a block is free or `sequence` itself lost its place. Victims may be in the draft already."""
         while not self.memory.pool.num_free and sequence.seq_id in self._running:
             victim = self._victim()
-            planned = slices.pop(victim.seq_id, None)
-            if planned is not None:
-                given_back += planned.num_tokens
-                victim.num_computed = planned.start
-                if started.pop(victim.seq_id, None):
-                    victim.num_sent = None
+            draft.withdraw(victim)
             self._preempt(victim)
-        return given_back
 
     def _victim(self) -> Sequence:
         by_id = {sequence.request_id: sequence for sequence in self._running.values()}
@@ -283,15 +246,9 @@ class Scheduler:
         else:
             self._queue(victim)
 
-    def _admit(
-        self,
-        candidates: Iterator[Sequence],
-        slices: dict[int, SequenceSlice],
-        started: dict[int, SequenceStart],
-        budget: int,
-    ) -> None:
+    def _admit(self, draft: Draft, candidates: Iterator[Sequence]) -> None:
         for sequence in candidates:
-            if not budget or len(self._running) >= self.max_num_seqs:
+            if not draft.budget or len(self._running) >= self.max_num_seqs:
                 return
             if not self.memory.admit(sequence, self._reserve_for(sequence)):
                 return
@@ -301,8 +258,7 @@ class Scheduler:
                 self.cached_tokens += sequence.num_computed
             self._waiting.remove(sequence)
             self._running[sequence.seq_id] = sequence
-            left = len(sequence.token_ids) - sequence.num_computed
-            budget -= self._plan(sequence, slices, started, min(left, budget))
+            draft.add(sequence)
 
     def _reserve_for(self, sequence: Sequence) -> int:
         """Blocks that must stay free when a sequence joins the running ones.
@@ -323,14 +279,3 @@ class Scheduler:
             return
         by_id = {sequence.request_id: sequence for sequence in self._waiting}
         yield from map(by_id.__getitem__, self.policy.order([sequence.view for sequence in by_id.values()]))
-
-
-def _start(sequence: Sequence) -> SequenceStart:
-    return SequenceStart(
-        seq_id=sequence.seq_id,
-        token_ids=list(sequence.token_ids),
-        prompt_len=sequence.prompt_len,
-        sampling=sequence.sampling,
-        bad_words=sequence.bad_words,
-        end_token_ids=sequence.end_token_ids,
-    )

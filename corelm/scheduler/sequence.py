@@ -93,11 +93,6 @@ class Sequence:
     def num_output(self) -> int:
         return len(self.token_ids) - self.prompt_len
 
-    @property
-    def num_known(self) -> int:
-        """Tokens, those that submitted steps will sample included."""
-        return len(self.token_ids) + self.in_flight
-
 
 class SequenceView:
     """Implements `corelm.api.RequestView` on a sequence."""
