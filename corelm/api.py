@@ -1,5 +1,8 @@
 """For plugin authors: everything a plugin may import from corelm, besides `corelm.testing`."""
 
+import sys
+from typing import TYPE_CHECKING, Any
+
 from corelm.contracts.executor import (
     Executor,
     ExecutorContext,
@@ -54,15 +57,16 @@ from corelm.errors import (
     RequestFailedError,
     StartupError,
 )
-from corelm.hookspecs import Register, hookimpl
+from corelm.hookspecs import AddHook, Extensions, Register, RegisterExtension, hookimpl
 from corelm.outputs import EngineStats, FinishReason, RequestOutput, TokenLogprobs
 from corelm.sampling import BeamSearch, SamplingParams
 
-API_VERSION = (0, 1)
+API_VERSION = (0, 2)
 """Version of this contract. A plugin module may declare ``corelm_api = (minimum, below)``, two such tuples."""
 
 __all__ = [
     "API_VERSION",
+    "AddHook",
     "BatchError",
     "BeamSearch",
     "Chat",
@@ -79,6 +83,7 @@ __all__ = [
     "Executor",
     "ExecutorContext",
     "ExecutorInfo",
+    "Extensions",
     "FinishReason",
     "FirstToken",
     "Frontend",
@@ -100,6 +105,7 @@ __all__ = [
     "Prompt",
     "QueueFullError",
     "Register",
+    "RegisterExtension",
     "RequestFailedError",
     "RequestFinished",
     "RequestOptions",
@@ -126,3 +132,10 @@ __all__ = [
     "TokenizerContext",
     "hookimpl",
 ]
+
+if not TYPE_CHECKING:  # or every misspelt name would pass the type checker
+
+    def __getattr__(name: str) -> Any:
+        from corelm.deprecations import deprecated_name
+
+        return deprecated_name(sys.modules[__name__], name, sys._getframe(1).f_globals.get("__name__", ""))

@@ -41,7 +41,7 @@ def configure(model: str | None, overrides: dict[str, Any]) -> tuple[Settings, P
     if model is not None:
         overrides = {"model": model, **overrides}
     first = bootstrap(overrides=overrides)
-    host = PluginHost.load(first.plugins, first.block_plugins)
+    host = PluginHost.load(first.plugins, first.block_plugins, trace=first.trace_plugins)
     return load_settings(host, overrides=overrides), host
 
 

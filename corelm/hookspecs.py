@@ -26,6 +26,10 @@ hookimpl = pluggy.HookimplMarker("corelm")
 
 ContextT = TypeVar("ContextT", covariant=True)
 ProductT = TypeVar("ProductT", contravariant=True)
+GivenT = TypeVar("GivenT", contravariant=True)
+MadeT = TypeVar("MadeT", covariant=True)
+Context = TypeVar("Context")
+Product = TypeVar("Product")
 
 
 class Register(Protocol[ContextT, ProductT]):
@@ -47,6 +51,49 @@ class Register(Protocol[ContextT, ProductT]):
         summary: str = "",
         unavailable: Callable[[], str | None] | None = None,
     ) -> None: ...
+
+
+class RegisterExtension(Protocol[ContextT, ProductT]):
+    """The callback that hooks added by plugins are given.
+
+    `name`, `factory` and `summary` mean the same as in `Register`; names may have capital letters. What creates the
+    context and uses the product is the plugin that added the hook.
+    """
+
+    def __call__(self, name: str, factory: Callable[[ContextT], ProductT], *, summary: str = "") -> None: ...
+
+
+class Extensions(Protocol[GivenT, MadeT]):
+    """What the loaded plugins registered through a hook that a plugin added. Complete once all plugins are loaded."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that can be created, sorted."""
+
+    def create(self, name: str, context: GivenT) -> MadeT:
+        """Call the factory registered as `name`.
+
+        Raises `PluginError` if there is none, if two plugins registered one, or if it fails, naming the plugin.
+        """
+
+
+class AddHook(Protocol):
+    """The callback that adds a hook: `spec` is its specification, a function with the one argument `register`.
+
+    The name of the function begins with ``corelm_`` and the plugin's entry-point name; its docstring is for the
+    authors of other plugins.
+    """
+
+    def __call__(self, spec: Callable[[RegisterExtension[Context, Product]], None]) -> Extensions[Context, Product]: ...
+
+
+@hookspec
+def corelm_add_hooks(add: AddHook) -> None:
+    """Add hooks of this plugin's own, for other plugins to implement. Keep what `add` returns.
+
+    Called before anything is registered. A plugin that implements such a hook is not loaded where the plugin that
+    adds it is missing, unless the implementation is marked ``hookimpl(optionalhook=True)``.
+    """
 
 
 @hookspec

@@ -1,4 +1,4 @@
-"""Writes the reference pages from the code: docs/settings.md and docs/hooks.md.
+"""Writes the reference pages from the code (docs/settings.md, hooks.md, api.md) and the code blocks of the guides.
 
 ``python docs/generate.py`` writes them; ``--check`` only shows how they differ, and exits 1 if they do.
 """
@@ -10,15 +10,21 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+from embed import fill
+from public_names import module_summary, public_names
 
 from corelm import hookspecs
 from corelm.plugins import PluginHost
 from corelm.settings import SettingField, compose, fields_of
 
 DOCS = Path(__file__).parent
+BAR = "\\|"
+"""A bar within a table."""
 NOTE = "<!-- Written by docs/generate.py; do not edit. -->"
 SETTINGS_INTRO = """\
 A flag wins over an environment variable, a variable over the settings file, the file over the default. The file is
@@ -39,9 +45,13 @@ my_policy = "my_policy"
 ```
 
 It may declare which versions of the contract it works with, at least the first and below the second:
-`corelm_api = ((0, 1), (0, 2))`. A plugin that cannot be imported, declares another version, has an unknown hook or
+`corelm_api = ((0, 2), (0, 3))` (see [compatibility.md](compatibility.md)). A plugin that cannot be imported, declares another version, has an unknown hook or
 registers a name or a setting that is taken is not loaded: that is logged with its version and the cause, and fatal
 only if what it provides was selected. `corelm plugins` lists what was loaded and what was not.
+"""
+API_INTRO = """\
+Everything that a plugin may import from corelm, grouped by contract. The docstrings say what is promised: read them in
+an editor, with `python -m pydoc corelm.api.StepPlan`, or in the modules named here.
 """
 
 
@@ -71,7 +81,7 @@ def _table(fields: list[SettingField]) -> str:
         key = "" if field.key == "config" else f"`{field.key}`"
         cells = [f"`{field.flag}`", f"`{field.variable}`", key, field.type_name, default]
         rows.append(
-            " | ".join(cell.replace("|", "\\|") for cell in ["", *cells, field.info.description or "", ""]).strip()
+            " | ".join(cell.replace("|", BAR) for cell in ["", *cells, field.info.description or "", ""]).strip()
         )
     return "\n".join(rows) + "\n"
 
@@ -98,7 +108,28 @@ def _signature(function: Callable[..., Any]) -> str:
     return f"```python\n{text}\n```"
 
 
-PAGES: dict[str, Callable[[], str]] = {"settings.md": settings_page, "hooks.md": hooks_page}
+def api_page() -> str:
+    parts = [f"# The public names\n\n{NOTE}\n\n{API_INTRO}"]
+    for facade in ("corelm.api", "corelm.testing"):
+        parts.append(f"## `{facade}`\n\n{module_summary(facade)}\n")
+        in_parts = facade == "corelm.api"
+        for module, names in groupby(public_names(facade), key=lambda public: public.module if in_parts else facade):
+            if module != facade:
+                parts.append(f"### `{module}`\n\n{module_summary(module)}\n")
+            rows = ["| Name | What it is |", "|---|---|"]
+            rows += [f"| `{public.name}` | {public.text.replace('|', BAR)} |" for public in names]
+            parts.append("\n".join(rows) + "\n")
+    return "\n".join(parts)
+
+
+def guide(name: str) -> str:
+    """A guide, its code blocks filled from the files that they name."""
+    return fill((DOCS / name).read_text(encoding="utf-8"))
+
+
+PAGES: dict[str, Callable[[], str]] = {"settings.md": settings_page, "hooks.md": hooks_page, "api.md": api_page} | {
+    f"guides/{path.name}": partial(guide, f"guides/{path.name}") for path in sorted(DOCS.glob("guides/*.md"))
+}
 
 
 def main(arguments: list[str]) -> int:

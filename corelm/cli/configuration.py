@@ -11,7 +11,7 @@ def load_plugins(argv: Sequence[str]) -> PluginHost:
     """The plugins that flags, environment and settings file allow; logging is set up on the way."""
     first = bootstrap(argv)
     set_up_logging(first.log_level)
-    return PluginHost.load(first.plugins, first.block_plugins)
+    return PluginHost.load(first.plugins, first.block_plugins, trace=first.trace_plugins)
 
 
 def configure(argv: Sequence[str]) -> tuple[Settings, PluginHost]:

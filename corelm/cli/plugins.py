@@ -1,50 +1,36 @@
-"""``corelm plugins``: what is installed, what it provides, and what failed to load."""
+"""``corelm plugins``: what is installed, whether it keeps its contract, and a start for a new one."""
 
-import json
 from collections.abc import Sequence
-from typing import Any
+from importlib import import_module
 
-from corelm.cli.configuration import load_plugins
-from corelm.cli.messages import table
-from corelm.plugins import KINDS, PluginHost
-from corelm.settings import Bootstrap, check_flags, fields_of, help_text
+from corelm.errors import ConfigurationError
+from corelm.settings import Bootstrap, help_text
+from corelm.suggestions import did_you_mean
+
+COMMANDS = ("list", "check", "new")
+USAGE = """\
+usage: corelm plugins [list] [--json] [FLAGS]
+       corelm plugins check NAME [FLAGS]
+       corelm plugins new NAME --kind KIND [--directory DIR]
+
+  list   what is installed, what it provides and what failed to load
+  check  run the conformance suite of its kind on an executor, scheduler, tokenizer or frontend that is installed;
+         takes the flags of corelm run, such as --model; exit code 1 if a check fails
+  new    write the project of a plugin that works, with tests: KIND is scheduler, executor, tokenizer or frontend
+"""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the plugins as a table, or with ``--json`` as a list."""
-    if {"-h", "--help"} & set(argv):
-        print(help_text(Bootstrap, "corelm plugins [--json]"))
+    """Run one of the commands; ``list`` if none is named."""
+    named = bool(argv) and not argv[0].startswith("-")
+    command, rest = (argv[0], argv[1:]) if named else ("list", argv)
+    if command not in COMMANDS:
+        raise ConfigurationError(
+            f"no command 'plugins {command}'{did_you_mean(command, COMMANDS)} (see corelm plugins --help)"
+        )
+    if {"-h", "--help"} & set(argv) and command == "list":
+        flags = help_text(Bootstrap, "corelm plugins").partition("\n\n")[2]
+        print(f"{USAGE}\n{flags}")
         return 0
-    flags = [word for word in argv if word != "--json"]
-    check_flags(fields_of(Bootstrap), flags)
-    plugins = _described(load_plugins(flags))
-    if "--json" in argv:
-        print(json.dumps(plugins))
-    else:
-        print(table(("plugin", "distribution", "provides"), [row for plugin in plugins for row in _rows(plugin)]))
-    return 0
-
-
-def _described(host: PluginHost) -> list[dict[str, Any]]:
-    summaries = {f"{kind}:{name}": offer.summary for kind in KINDS for name, offer in host.registrations[kind].items()}
-    return [
-        {
-            "name": plugin.name,
-            "distribution": plugin.distribution,
-            "version": plugin.version,
-            "provides": {key: summaries[key] for key in plugin.provides},
-            "failure": plugin.failure,
-            "skipped": plugin.skipped,
-        }
-        for plugin in host.plugins
-    ]
-
-
-def _rows(plugin: dict[str, Any]) -> list[tuple[str, str, str]]:
-    notes = [f"{key}  {summary}".rstrip() for key, summary in plugin["provides"].items()]
-    if plugin["failure"]:
-        notes.append(f"NOT LOADED: {plugin['failure']}")
-    if plugin["skipped"]:
-        notes.append(f"not loaded: {plugin['skipped']}")
-    first = (plugin["name"], f"{plugin['distribution']} {plugin['version']}")
-    return [(*(first if number == 0 else ("", "")), note) for number, note in enumerate(notes or [""])]
+    code: int = import_module(f"corelm.cli.plugins_{command}").main(rest)
+    return code

@@ -11,8 +11,10 @@ from pydantic import BaseModel
 
 from corelm.contracts.model import ResolvedModel
 from corelm.errors import ConfigurationError, ModelLoadError, PluginError, StartupError, describe
-from corelm.plugins.loading import BrokenPluginError, LoadedPlugin, load_plugin, new_manager
-from corelm.plugins.records import KINDS, Kind, PluginRecord, Registration
+from corelm.plugins.extensions import AddedHook
+from corelm.plugins.factories import create
+from corelm.plugins.loading import LoadedPlugin, OpenedPlugin, load_plugin, new_manager, open_plugin
+from corelm.plugins.records import KINDS, BrokenPluginError, Kind, PluginRecord, Registration, explain_absent
 from corelm.plugins.variables import VariableOwners
 from corelm.suggestions import did_you_mean
 
@@ -24,24 +26,30 @@ logger = logging.getLogger(__name__)
 class PluginHost:
     """Everything that installed plugins offer. Installing a plugin never activates it: selection is by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, trace: bool = False) -> None:
         self.plugins: list[PluginRecord] = []
         self.registrations: dict[Kind, dict[str, Registration]] = {kind: {} for kind in KINDS}
         self._conflicts: dict[tuple[Kind, str], str] = {}
         self._variables = VariableOwners()
-        self._manager = new_manager()
+        self._trace = trace
+        self._manager = new_manager(trace=trace)
+        self._hooks: list[AddedHook] = []
 
     @classmethod
-    def load(cls, allow: Sequence[str] | None = None, block: Sequence[str] = ()) -> "PluginHost":
+    def load(
+        cls, allow: Sequence[str] | None = None, block: Sequence[str] = (), *, trace: bool = False
+    ) -> "PluginHost":
         """Load every installed plugin that `allow` (None: all) names and `block` does not.
 
-        A plugin that fails is logged and left out. Raises `ConfigurationError` if a list names no plugin.
+        A plugin that fails is logged and left out. If `trace`, every call of a hook is written to stderr. Raises
+        `ConfigurationError` if a list names no plugin.
         """
         entries = sorted(importlib_metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
         counts = Counter(entry.name for entry in entries)
         _check_list("plugins", allow or (), counts)
         _check_list("block_plugins", block, counts)
-        host = cls()
+        host = cls(trace=trace)
+        opened = []
         for entry in entries:
             record = _record(entry)
             if entry.name in block:
@@ -52,41 +60,66 @@ class PluginHost:
                 owners = ", ".join(str(_record(other)) for other in entries if other.name == entry.name)
                 host._refuse(record, f"several distributions use this plugin name, remove all but one: {owners}")
             else:
-                host._load(entry, record)
+                opened += host._open(entry, record)
+        host._hooks = [hook for plugin in opened for hook in plugin.hooks]
+        # Whose hook it is comes first: nobody can keep its own part from loading by taking a name of it.
+        for plugin in sorted(opened, key=lambda plugin: not plugin.hooks):
+            host._load(plugin)
+        host.plugins.sort(key=lambda plugin: (plugin.name, plugin.distribution))
         return host
 
-    def _load(self, entry: importlib_metadata.EntryPoint, record: PluginRecord) -> None:
+    def _open(self, entry: importlib_metadata.EntryPoint, record: PluginRecord) -> list[OpenedPlugin]:
+        """The plugin, or nothing if it failed."""
         try:
-            plugin = load_plugin(entry, record)
-            self._check_conflicts(plugin, record)
+            return [open_plugin(entry, record, new_manager(trace=self._trace), self.plugins)]
         except BrokenPluginError as error:
             self._refuse(record, str(error))
+            return []
+
+    def _load(self, opened: OpenedPlugin) -> None:
+        try:
+            plugin = load_plugin(opened, new_manager(trace=self._trace), self._hooks)
+            self._check_conflicts(plugin)
+        except BrokenPluginError as error:
+            self._refuse(opened.record, str(error))
             return
-        self._manager.register(plugin.module, name=record.name)
+        self._manager.register(plugin.module, name=plugin.record.name)
         for registration in plugin.registrations:
             self.registrations[registration.kind][registration.name] = registration
-        self.plugins.append(plugin.registrations[0].plugin if plugin.registrations else record)
+        for hook, extension in plugin.extensions:
+            hook.extensions[extension.name] = extension
+        self.plugins.append(plugin.record)
 
     def _refuse(self, record: PluginRecord, failure: str) -> None:
         self.plugins.append(msgspec.structs.replace(record, failure=failure))
         logger.warning("%s is not loaded: %s", record, failure)
 
-    def _check_conflicts(self, plugin: LoadedPlugin, record: PluginRecord) -> None:
+    def _check_conflicts(self, plugin: LoadedPlugin) -> None:
         if self._manager.is_registered(plugin.module):
             raise BrokenPluginError("another plugin name stands for the same module")
         for registration in plugin.registrations:
             key = (registration.kind, registration.name)
             other = self.registrations[registration.kind].get(registration.name)
             if other is not None:
-                conflict = f"{key[0]} {key[1]!r} is registered by both {other.plugin} and {record}"
+                conflict = f"{key[0]} {key[1]!r} is registered by both {other.plugin} and {plugin.record}"
                 self._conflicts[key] = conflict
                 raise BrokenPluginError(conflict)
+        for hook, extension in plugin.extensions:
+            hook.check(extension)
         self._variables.claim(plugin.registrations)
 
     def settings_models(self) -> dict[str, type[BaseModel]]:
         """The settings model of every registration that has one, by the registration's name."""
         offered = (registration for kind in KINDS for registration in self.registrations[kind].values())
         return {offer.name: offer.settings for offer in offered if offer.settings is not None}
+
+    def summaries(self) -> dict[str, str]:
+        """What each thing that `PluginRecord.provides` names is, in a line."""
+        registered = {
+            f"{kind}:{name}": offer.summary for kind in KINDS for name, offer in self.registrations[kind].items()
+        }
+        extensions = [one for hook in self._hooks for one in hook.extensions.values()]
+        return registered | {f"{one.hook}:{one.name}": one.summary for one in extensions}
 
     def select(self, kind: Kind, name: str) -> Registration:
         """The registration that the user asked for. Raises `PluginError` if there is none, or more than one.
@@ -123,21 +156,12 @@ class PluginHost:
     def _explain_absence(self, kind: Kind) -> str:
         """Clauses for an error message: what there is, and which plugins might have offered more."""
         clauses = [f"available: {', '.join(sorted(self.registrations[kind])) or 'none'}"]
-        clauses += [f"{plugin} is not loaded: {plugin.failure}" for plugin in self.plugins if plugin.failure]
-        clauses += [f"{plugin} is {plugin.skipped}" for plugin in self.plugins if plugin.skipped]
+        clauses += explain_absent(self.plugins)
         return "".join(f"; {clause}" for clause in clauses)
 
     def create(self, registration: Registration, context: Any) -> Any:
-        """Call the factory. A `StartupError` passes; anything else becomes a `PluginError` that names the plugin."""
-        try:
-            product = registration.factory(context)
-        except StartupError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise PluginError(f"{registration} could not be created: {describe(error)}") from error
-        if product is None:
-            raise PluginError(f"{registration} could not be created: its factory returned None")
-        return product
+        """What the factory makes. Raises a `StartupError` of its own, or `PluginError`."""
+        return create(registration, context)
 
     def resolve_model(self, name: str) -> ResolvedModel:
         """Ask the plugins for the files of a model. Raises `ModelLoadError` if none knows it."""

@@ -1,7 +1,8 @@
 """Loading one plugin: import it, check it, and collect what it registers. All or nothing."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import importlib_metadata
@@ -12,43 +13,95 @@ from pydantic import BaseModel
 from corelm import hookspecs
 from corelm.api import API_VERSION
 from corelm.errors import describe
-from corelm.plugins.records import KINDS, Kind, PluginRecord, Registration
+from corelm.plugins.extensions import AddedHook, Extension
+from corelm.plugins.records import KINDS, BrokenPluginError, Kind, PluginRecord, Registration
+from corelm.plugins.tracing import trace_hooks
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+class OpenedPlugin(msgspec.Struct, frozen=True, kw_only=True):
+    """A plugin that was imported and fits this version of the contract."""
+
+    module: Any
+    record: PluginRecord
+    hooks: tuple[AddedHook, ...]
+    """What it adds for other plugins to implement."""
 
 
 class LoadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
     """A plugin that passed every check."""
 
     module: Any
+    record: PluginRecord
     registrations: tuple[Registration, ...]
+    extensions: tuple[tuple[AddedHook, Extension], ...]
 
 
-class BrokenPluginError(Exception):
-    """Why a plugin cannot be used, in one line."""
-
-
-def new_manager() -> pluggy.PluginManager:
-    """A pluggy manager that knows corelm's hooks."""
+def new_manager(*, trace: bool) -> pluggy.PluginManager:
+    """A pluggy manager that knows corelm's hooks. If `trace`, their calls are written to stderr."""
     manager = pluggy.PluginManager("corelm")
     manager.add_hookspecs(hookspecs)
+    if trace:
+        trace_hooks(manager)
     return manager
 
 
-def load_plugin(entry: importlib_metadata.EntryPoint, record: PluginRecord) -> LoadedPlugin:
-    """Import a plugin and collect its registrations. Raises `BrokenPluginError`, whatever the plugin does."""
-    try:
+def open_plugin(
+    entry: importlib_metadata.EntryPoint,
+    record: PluginRecord,
+    manager: pluggy.PluginManager,
+    plugins: list[PluginRecord],
+) -> OpenedPlugin:
+    """Import a plugin and ask it for the hooks it adds. Raises `BrokenPluginError`, whatever the plugin does."""
+    hooks: dict[str, AddedHook] = {}
+
+    def add(spec: Callable[..., None]) -> AddedHook:
+        hook = AddedHook(spec, record, plugins)
+        if hook.name in hooks:
+            raise BrokenPluginError(f"it adds the hook {hook.name} twice")
+        hooks[hook.name] = hook
+        return hook
+
+    with _reported():
         module = entry.load()
         _check_api_version(module)
-        manager = new_manager()
-        manager.register(module)
+        manager.register(module, name=record.name)
+        manager.hook.corelm_add_hooks(add=add)
+    return OpenedPlugin(module=module, record=record, hooks=tuple(hooks.values()))
+
+
+def load_plugin(plugin: OpenedPlugin, manager: pluggy.PluginManager, hooks: Iterable[AddedHook]) -> LoadedPlugin:
+    """Collect what a plugin registers, also through `hooks`. Raises `BrokenPluginError`, whatever the plugin does."""
+    with _reported():
+        for hook in hooks:
+            hook.add_to(manager)
+        manager.register(plugin.module, name=plugin.record.name)
         manager.check_pending()
-        registrations = _collect(manager, record)
+        registrations = _collect(manager, plugin.record)
+        extensions = [(hook, one) for hook in hooks for one in hook.collect(manager, plugin.record).values()]
+    provides = (
+        *(f"{one.kind}:{one.name}" for one in registrations),
+        *(f"{one.hook}:{one.name}" for _, one in extensions),
+    )
+    record = msgspec.structs.replace(plugin.record, provides=provides)
+    return LoadedPlugin(
+        module=plugin.module,
+        record=record,
+        registrations=tuple(msgspec.structs.replace(one, plugin=record) for one in registrations),
+        extensions=tuple((hook, msgspec.structs.replace(one, plugin=record)) for hook, one in extensions),
+    )
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Whatever a plugin raises becomes a `BrokenPluginError`."""
+    try:
+        yield
     except BrokenPluginError:
         raise
     except (Exception, SystemExit) as error:
         raise BrokenPluginError(describe(error)) from error
-    return LoadedPlugin(module=module, registrations=registrations)
 
 
 def _check_api_version(module: Any) -> None:
@@ -70,14 +123,12 @@ def _version(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def _collect(manager: pluggy.PluginManager, record: PluginRecord) -> tuple[Registration, ...]:
+def _collect(manager: pluggy.PluginManager, record: PluginRecord) -> list[Registration]:
     found: dict[tuple[Kind, str], Registration] = {}
     for kind in KINDS:
         hook = getattr(manager.hook, f"corelm_register_{kind}s")
         hook(register=_register_callback(kind, record, found))
-    provides = tuple(f"{kind}:{name}" for kind, name in found)
-    complete = msgspec.structs.replace(record, provides=provides)
-    return tuple(msgspec.structs.replace(registration, plugin=complete) for registration in found.values())
+    return list(found.values())
 
 
 def _register_callback(

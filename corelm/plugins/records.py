@@ -1,6 +1,6 @@
 """What the host knows about plugins and about what they registered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -12,6 +12,10 @@ Kind = Literal["executor", "scheduler", "tokenizer", "frontend", "observer", "lo
 KINDS: tuple[Kind, ...] = ("executor", "scheduler", "tokenizer", "frontend", "observer", "logits_processor")
 
 
+class BrokenPluginError(Exception):
+    """Why a plugin cannot be used, in one line."""
+
+
 class PluginRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One entry point of the group ``corelm``, loaded or not."""
 
@@ -20,7 +24,7 @@ class PluginRecord(msgspec.Struct, frozen=True, kw_only=True):
     distribution: str
     version: str
     provides: tuple[str, ...] = ()
-    """``kind:name`` of everything it registered."""
+    """``kind:name`` of everything it registered, ``hook:name`` for hooks that plugins added."""
     skipped: str | None = None
     """Why it was not asked to load: the allow-list or the block-list."""
     failure: str | None = None
@@ -52,3 +56,10 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
             return self.unavailable()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a check that breaks is the reason why it cannot run
             return f"its availability check failed: {describe(error)}"
+
+
+def explain_absent(plugins: Iterable[PluginRecord]) -> list[str]:
+    """Clauses for an error message: the plugins that are not loaded, which might have offered more."""
+    plugins = list(plugins)
+    clauses = [f"{plugin} is not loaded: {plugin.failure}" for plugin in plugins if plugin.failure]
+    return clauses + [f"{plugin} is {plugin.skipped}" for plugin in plugins if plugin.skipped]

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from corelm.plugins.loading import BrokenPluginError
-from corelm.plugins.records import Registration
+from corelm.plugins.records import BrokenPluginError, Registration
 from corelm.settings.core import Settings
 
 

@@ -30,6 +30,7 @@ class Bootstrap(BaseSettings):
     )
     plugins: list[str] | None = Field(None, description="Load only these plugins, by entry-point name.")
     block_plugins: list[str] = Field([], description="Never load these plugins, by entry-point name.")
+    trace_plugins: bool = Field(False, description="Write every call of a plugin hook to stderr.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe message to log.")
 
     @classmethod

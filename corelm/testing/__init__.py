@@ -1,6 +1,19 @@
-"""For tests of plugins and of corelm itself: deterministic stand-ins that need no model and no GPU."""
+"""For tests of plugins and of corelm itself: suites for each contract, and stand-ins that need no model and no GPU."""
 
+from corelm.testing.conformance.executor import ExecutorConformance
+from corelm.testing.conformance.frontend import FrontendConformance
+from corelm.testing.conformance.policy import PolicyConformance
+from corelm.testing.conformance.tokenizer import TokenizerConformance
 from corelm.testing.executor import FakeExecutor, fake_continuation, fake_distribution
 from corelm.testing.tokenizer import FakeTokenizer
 
-__all__ = ["FakeExecutor", "FakeTokenizer", "fake_continuation", "fake_distribution"]
+__all__ = [
+    "ExecutorConformance",
+    "FakeExecutor",
+    "FakeTokenizer",
+    "FrontendConformance",
+    "PolicyConformance",
+    "TokenizerConformance",
+    "fake_continuation",
+    "fake_distribution",
+]

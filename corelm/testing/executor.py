@@ -1,5 +1,6 @@
 """An executor that computes nothing but notices every mistake in a plan."""
 
+import math
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -21,8 +22,9 @@ ALPHABET = b"abcdefghijklmnopqrstuvwxyz ,.\n"
 def fake_distribution(token_ids: Sequence[int], seed: int = 0) -> list[tuple[int, float]]:
     """What the fake executor predicts after `token_ids`: every letter with its log-probability, the best first."""
     digest = zlib.crc32(repr((seed, list(token_ids))).encode())
-    spread = (digest >> 8) / 2**24
-    return [(ALPHABET[(digest + 7 * i) % len(ALPHABET)], -spread - i / 4) for i in range(len(ALPHABET))]
+    steps = [-i * (1 + (digest >> 8) / 2**24) / 4 for i in range(len(ALPHABET))]
+    total = math.log(math.fsum(map(math.exp, steps)))
+    return [(ALPHABET[(digest + 7 * i) % len(ALPHABET)], step - total) for i, step in enumerate(steps)]
 
 
 def fake_next_token(token_ids: Sequence[int], seed: int = 0) -> int:
@@ -47,7 +49,7 @@ class _Held:
         self.computed: int | None = None
         self.prompt_len = start.prompt_len
         self.sampling = start.sampling
-        self.seed = 0 if start.sampling.greedy else start.sampling.seed or 0
+        self.seed = 0 if start.sampling.greedy or start.sampling.top_k == 1 else start.sampling.seed or 0
 
 
 class FakeExecutor(SimpleExecutor):

@@ -93,7 +93,7 @@ def _code(token: int) -> list[float]:
 
 def _before(token: int) -> int:
     """The token that this one follows."""
-    return ord("z") if token == EOS else token - 1
+    return {EOS: ord("z"), ord("{"): EOS}.get(token, token - 1)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -24,7 +24,12 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_suite(suite: object) -> list[CheckResult]:
     """Run every ``test_`` method of a suite, in the order in which they are written; never raises for a failed one."""
-    return [_run(suite, name) for name in _names(type(suite))]
+    return list(each_check(suite))
+
+
+def each_check(suite: object) -> Iterator[CheckResult]:
+    """Like `run_suite`, with each result as it comes."""
+    return (_run(suite, name) for name in _names(type(suite)))
 
 
 def _names(suite: type) -> Iterator[str]:
@@ -42,6 +47,6 @@ def _run(suite: object, method: str) -> CheckResult:
         return CheckResult(name=name, passed=True, message=str(skip), skipped=True)
     except AssertionError as failure:
         return CheckResult(name=name, passed=False, message=str(failure) or describe(failure))
-    except (Exception, SystemExit) as error:  # whatever a plugin raises is what the report is for
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
         return CheckResult(name=name, passed=False, message=f"raised {describe(error)}")
     return CheckResult(name=name, passed=True)

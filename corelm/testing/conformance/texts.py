@@ -51,4 +51,4 @@ def groupings(token_ids: Sequence[int]) -> Iterator[list[list[int]]]:
 
 def shown(text: str, most: int = 60) -> str:
     """A text for a message."""
-    return ascii(text) if len(text) <= most else f"{ascii(text[:most])}... ({len(text)} characters)"
+    return ascii(text) if len(text) <= most else f"{text[:most]!a}... ({len(text)} characters)"

@@ -1,11 +1,18 @@
 """Runs any causal language model of transformers, without paged attention: every sequence has a cache of its own."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
-from transformers import AutoModelForCausalLM, DynamicCache, LogitsProcessorList
-from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import (
+    AutoModelForCausalLM,
+    Cache,
+    LogitsProcessorList,
+    MinPLogitsWarper,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
 from corelm.api import (
     ExecutorContext,
@@ -23,6 +30,7 @@ from corelm.api import (
 DTYPES = {"auto": torch.float32, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 SEQUENCES_AT_FULL_LENGTH = 4
 """What the KV cache holds unless its size was given."""
+NO_TOKENS = torch.LongTensor([[]])
 
 
 @dataclass
@@ -31,7 +39,8 @@ class Held:
 
     start: SequenceStart
     token_ids: list[int]
-    cache: DynamicCache = field(default_factory=DynamicCache)
+    cache: Cache | None = None
+    """Keys and values in whatever form the model likes; it makes the first one."""
 
 
 class TransformersExecutor(SimpleExecutor):
@@ -54,7 +63,7 @@ class TransformersExecutor(SimpleExecutor):
         try:
             self._model = AutoModelForCausalLM.from_pretrained(
                 context.model.path, dtype=DTYPES[context.dtype], local_files_only=True, use_safetensors=True
-            ).eval()
+            )
         except (OSError, ValueError) as error:
             raise ModelLoadError(f"transformers cannot load {context.model.path}: {error}") from error
         progress(1.0, "loaded")
@@ -84,9 +93,8 @@ class TransformersExecutor(SimpleExecutor):
         """Extend the sequence's cache, and sample if that is asked for."""
         held = self._held[item.seq_id]
         computed = held.token_ids[item.start : item.start + item.num_tokens]
-        output = self._model(
-            torch.tensor([computed]), past_key_values=held.cache, use_cache=True, logits_to_keep=1 if item.sample else 0
-        )
+        output = self._model(torch.tensor([computed]), past_key_values=held.cache, use_cache=True, logits_to_keep=1)
+        held.cache = output.past_key_values
         if not item.sample:
             return []
         logits = output.logits[0, -1].float()
@@ -106,7 +114,7 @@ def sample(logits: torch.Tensor, params: SamplingParams, index: int) -> int:
     """The token of output position `index` from `logits` [vocabulary]."""
     if params.greedy:
         return int(logits.argmax())
-    scores = warpers(params)(torch.empty(1, 0, dtype=torch.long), logits[None])
+    scores = warpers(params)(NO_TOKENS, logits[None])
     totals = scores.double().softmax(-1).cumsum(-1)[0]
     # The draw depends on nothing but the seed and the position, so that preemption and neighbours cannot change it.
     point = random.Random(f"{params.seed} {index}").random() * totals[-1]

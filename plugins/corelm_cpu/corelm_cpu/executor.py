@@ -2,10 +2,9 @@
 
 import torch
 from corelm_torch.batch import Batch, SequenceTable
-from corelm_torch.config import load_config
-from corelm_torch.models import LlamaModel
+from corelm_torch.models import LlamaModel, load_parts
 from corelm_torch.step import finish_step
-from corelm_torch.weights import assign_weights, iter_weights
+from corelm_torch.weights import assign_weights
 
 from corelm.api import ExecutorContext, ExecutorInfo, Progress, SimpleExecutor, StepPlan, StepResult
 from corelm_cpu.kv_cache import KVCache
@@ -38,10 +37,11 @@ class CpuExecutor(SimpleExecutor):
         progress(0.0, "reading the configuration")
         threads = self._settings.threads or usable_cpus()
         torch.set_num_threads(threads)
-        config = load_config(context.model)
+        parts = load_parts(context.model)
+        config = parts.config
         dtype = choose_dtype(context.dtype)
         max_model_len = choose_max_model_len(context.max_model_len, config)
-        model = LlamaModel(config, dtype=dtype)
+        model = parts.build(dtype)
         num_blocks = choose_num_blocks(
             context,
             config,
@@ -52,7 +52,7 @@ class CpuExecutor(SimpleExecutor):
             memory_fraction=self._settings.memory_fraction,
         )
         model.materialise(max_model_len=max_model_len, device=torch.device("cpu"))
-        assign_weights(model, iter_weights(context.model, config), total=None, progress=progress)
+        assign_weights(model, parts.weights(), total=None, progress=progress)
         if dtype == torch.bfloat16 and has_bfloat16():
             pack_linears(model)
         self._model = model

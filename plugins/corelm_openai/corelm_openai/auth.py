@@ -7,8 +7,7 @@ from litestar.exceptions import NotAuthorizedException
 from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-OPEN = "open"
-"""The key in a route's ``opt`` that lets clients in without a key. Every other route asks for one."""
+from corelm_openai.hookspecs import OPEN
 
 
 class BearerAuth(ASGIMiddleware):

@@ -13,11 +13,11 @@ from litestar.types import ASGIApp
 
 from corelm.api import EngineClient, EngineDeadError, EngineStoppedError
 from corelm_openai import chat, completions
-from corelm_openai.auth import OPEN
 from corelm_openai.choices import Choices
 from corelm_openai.decoding import decode
 from corelm_openai.disconnect import unless, until_disconnect
 from corelm_openai.events import EventStream
+from corelm_openai.hookspecs import OPEN
 from corelm_openai.models import find_model, list_models
 from corelm_openai.replies import Reply
 from corelm_openai.settings import OpenAISettings

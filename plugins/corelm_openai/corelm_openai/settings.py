@@ -23,6 +23,7 @@ class OpenAISettings(BaseModel):
         default=[], description="Keys that clients may use; none means that no key is asked for."
     )
     cors_origins: list[str] = Field(default=[], description="Browser origins that may call the API; * stands for any.")
+    routes: list[str] = Field(default=[], description="Routes of other plugins to serve, by the names these gave them.")
     max_n: int = Field(default=16, ge=1, description="Most choices (n or best_of) a request may ask for.")
     max_prompts: int = Field(default=256, ge=1, description="Most prompts one completions request may hold.")
     max_body_mb: float = Field(default=16, gt=0, description="Largest request body, in MiB.")

@@ -39,6 +39,7 @@ async def test_everything_reaches_the_engine(http, engine, endpoint):
         "prompt_logprobs": 3,
     }
     lists = {"stop": ["x", "y"], "stop_token_ids": [3, 4], "bad_words": ["z"], "allowed_token_ids": [5, 6]}
+    values["logits_processors"] = {"no_repeat_ngram": 2, "other": {"a": [1, None]}}
     response = await ask(http, endpoint, **values, **lists, logit_bias={"5": -100, "60": 0.5})
     assert response.status_code == 200
     (call,) = engine.calls
@@ -86,6 +87,7 @@ async def test_null_is_the_default(http, engine, endpoint):
     names = "temperature top_p top_k min_p seed stop ignore_eos n stream stream_options user priority max_tokens"
     names += " stop_token_ids skip_special_tokens chat_template_kwargs tools prompt_logprobs truncate_prompt_tokens"
     names += " presence_penalty frequency_penalty repetition_penalty logit_bias bad_words allowed_token_ids min_tokens"
+    names += " logits_processors"
     names += " include_stop_str_in_output spaces_between_special_tokens best_of use_beam_search length_penalty echo"
     names += " early_stopping logprobs top_logprobs deadline_s cache_salt prefix_cache"
     assert (await ask(http, endpoint, **dict.fromkeys(names.split()))).status_code == 200
@@ -123,6 +125,10 @@ async def test_stop(http, engine, stop, seen):
         ("logit_bias", {str(HUGE): 1}),
         *[("allowed_token_ids", value) for value in ([], [-1], [HUGE], 5, [1] * 5000)],
         *[("bad_words", value) for value in ("x", [""], ["x"] * 257, ["x" * 2000])],
+        *[
+            ("logits_processors", value)
+            for value in (["a"], "a", 3, {str(i): 1 for i in range(17)}, {"a": "x" * 20_000})
+        ],
         *[("prompt_logprobs", value) for value in (-1, 21, 10**5, HUGE, 1.5, "1", True)],
         *[("truncate_prompt_tokens", value) for value in (0, -2, HUGE, "1")],
         *[(name, "yes") for name in ("include_stop_str_in_output", "spaces_between_special_tokens", "use_beam_search")],
@@ -171,6 +177,7 @@ async def test_numbers_that_are_none(http, endpoint, name, text):
         {"metadata": {"a": "b"}, "store": True, "service_tier": "auto", "parallel_tool_calls": True, "unknown": [1]},
         {"bad_words": [], "documents": [], "grammar": "", "mirostat": 0, "length_penalty": 1.0, "typical_p": 1},
         {"use_beam_search": False, "continue_final_message": False, "include_stop_str_in_output": False},
+        {"logits_processors": {}},
     ],
 )
 async def test_what_asks_for_nothing_is_accepted(http, endpoint, values):
@@ -236,6 +243,7 @@ async def test_choices_share_one_request_and_its_seed(http, engine, endpoint):
         ("allowed_token_ids", [1] * 1_000_000),
         ("bad_words", ["x"] * 100_000),
         ("bad_words", ["x"] * 1_500_000),
+        ("logits_processors", {"x": [[]] * 1_500_000}),
         ("prompt_logprobs", 10**5),
         ("top_logprobs", 10**5),
         ("tools", [[]] * 1_500_000),

@@ -23,9 +23,14 @@ def random_logits(rows, seed=0, vocabulary=VOCABULARY):
 class Sequences:
     """A table of sequences, of which every step samples the next token."""
 
-    def __init__(self, vocabulary=VOCABULARY):
+    def __init__(self, vocabulary=VOCABULARY, logits_processors=None):
         self.table = SequenceTable(
-            rows=16, max_model_len=200, block_size=BLOCK_SIZE, padding_block=9999, vocab_size=vocabulary
+            rows=16,
+            max_model_len=200,
+            block_size=BLOCK_SIZE,
+            padding_block=9999,
+            vocab_size=vocabulary,
+            logits_processors=logits_processors or {},
         )
         self.lengths = {}
         self.with_blocks = set()

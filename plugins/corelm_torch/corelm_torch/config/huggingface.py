@@ -36,7 +36,7 @@ def load_huggingface_config(directory: Path) -> ModelConfig:
     values = read_json_object(path)
     architecture = _architecture(Fields(values, path))
     fields = Fields(_DEFAULTS[architecture] | values, path)
-    _refuse_unsupported(fields)
+    refuse_unsupported(fields)
     hidden_size = fields.count("hidden_size")
     num_heads = fields.count("num_attention_heads")
     head_dim = fields.count("head_dim", hidden_size // num_heads)
@@ -82,16 +82,23 @@ def read_json_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def _architecture(fields: Fields) -> Architecture:
+def read_architecture(fields: Fields) -> str:
+    """The name in ``architectures``, such as ``LlamaForCausalLM``."""
     names = fields.get("architectures")
     if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
         raise fields.error(f"architectures must be a list of one name, not {names!r}")
-    if names[0] not in _ARCHITECTURES:
-        raise fields.error(f"architecture {names[0]!r} is not supported; supported are {', '.join(_ARCHITECTURES)}")
-    return _ARCHITECTURES[names[0]]
+    return names[0]
 
 
-def _refuse_unsupported(fields: Fields) -> None:
+def _architecture(fields: Fields) -> Architecture:
+    name = read_architecture(fields)
+    if name not in _ARCHITECTURES:
+        raise fields.error(f"architecture {name!r} is not supported; supported are {', '.join(_ARCHITECTURES)}")
+    return _ARCHITECTURES[name]
+
+
+def refuse_unsupported(fields: Fields) -> None:
+    """Raise `ModelLoadError` for other activations than SiLU and for quantised weights."""
     activation = fields.text("hidden_act", "silu")
     if activation != "silu":
         raise fields.error(f"hidden_act {activation!r} is not supported (only 'silu')")

@@ -40,7 +40,8 @@ class RopeScaling:
 class ModelConfig:
     """A decoder of the Llama family: RMSNorm, rotary positions, grouped-query attention, gated SiLU MLP."""
 
-    architecture: Architecture
+    architecture: str
+    """An `Architecture`, or what a plugin calls its own."""
     vocab_size: int
     hidden_size: int
     intermediate_size: int

@@ -4,6 +4,8 @@ A step's tokens come flattened, without padding: M rows, whichever sequences the
 names of Hugging Face checkpoints.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
@@ -73,24 +75,31 @@ class DecoderLayer(nn.Module):
         return output
 
 
+MakeLayer = Callable[[ModelConfig, int, torch.dtype], nn.Module]
+"""Makes layer number i: a module that is called with x, cos, sin and ops, as `DecoderLayer` is."""
+
+
 class Decoder(nn.Module):
     """Everything but the output layer."""
 
-    def __init__(self, config: ModelConfig, dtype: torch.dtype) -> None:
+    def __init__(self, config: ModelConfig, dtype: torch.dtype, make_layer: MakeLayer) -> None:
         super().__init__()
         self.embed_tokens = Embedding(config.vocab_size, config.hidden_size, dtype=dtype)
-        self.layers = nn.ModuleList(DecoderLayer(config, layer, dtype) for layer in range(config.num_layers))
+        self.layers = nn.ModuleList(make_layer(config, layer, dtype) for layer in range(config.num_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype)
 
 
 class LlamaModel(nn.Module):
-    """A whole model, made on the meta device. Call `materialise` before assigning its weights."""
+    """A whole model, made on the meta device. Call `materialise` before assigning its weights.
 
-    def __init__(self, config: ModelConfig, *, dtype: torch.dtype) -> None:
+    With another `make_layer` it is a model of another architecture, between the same embedding, norm and output layer.
+    """
+
+    def __init__(self, config: ModelConfig, *, dtype: torch.dtype, make_layer: MakeLayer = DecoderLayer) -> None:
         super().__init__()
         self.config = config
         with torch.device("meta"):
-            self.model = Decoder(config, dtype)
+            self.model = Decoder(config, dtype, make_layer)
             self.lm_head = (
                 None
                 if config.tie_word_embeddings

@@ -1,0 +1,26 @@
+"""Calling what plugins registered, and saying whose it was when it fails."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from corelm.errors import PluginError, StartupError, describe
+
+
+class Registered(Protocol):
+    """Something that a plugin registered. Its text names it and the plugin."""
+
+    @property
+    def factory(self) -> Callable[[Any], Any]: ...
+
+
+def create(registered: Registered, context: Any) -> Any:
+    """Call the factory. A `StartupError` passes; anything else becomes a `PluginError` that names the plugin."""
+    try:
+        product = registered.factory(context)
+    except StartupError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise PluginError(f"{registered} could not be created: {describe(error)}") from error
+    if product is None:
+        raise PluginError(f"{registered} could not be created: its factory returned None")
+    return product

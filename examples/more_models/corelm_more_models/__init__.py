@@ -1,0 +1,1 @@
+"""OLMo 2 and Phi-3 for corelm's executors."""

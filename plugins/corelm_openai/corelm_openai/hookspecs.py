@@ -1,0 +1,32 @@
+"""The hook that this plugin adds, for other plugins to implement."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from corelm.api import EngineClient, RegisterExtension
+
+if TYPE_CHECKING:
+    from litestar.handlers import HTTPRouteHandler
+
+OPEN = "open"
+"""The key in a route's ``opt`` that lets clients in without a key. Every other route asks for one, if there are any."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RouteContext:
+    """What a factory of routes is given."""
+
+    engine: EngineClient
+    """Not ready before the model is loaded; requests come from the beginning."""
+    stop: asyncio.Event
+    """Set when the server shuts down: what runs may end, nothing new is taken."""
+
+
+def corelm_openai_register_routes(register: "RegisterExtension[RouteContext, Sequence[HTTPRouteHandler]]") -> None:
+    """Register routes of Litestar. A name in the setting ``openai.routes`` serves what its factory returns.
+
+    Clients need an API key as for every other route, unless a route has ``opt={OPEN: True}``. Errors of `corelm.api`
+    that a handler raises are answered in OpenAI's shape.
+    """
