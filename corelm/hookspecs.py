@@ -56,8 +56,8 @@ class Register(Protocol[ContextT, ProductT]):
 class RegisterExtension(Protocol[ContextT, ProductT]):
     """The callback that hooks added by plugins are given.
 
-    `name`, `factory` and `summary` mean the same as in `Register`; names may have capital letters. What creates the
-    context and uses the product is the plugin that added the hook.
+    `name`, `factory` and `summary` mean the same as in `Register`; names may have capital letters. The context comes
+    from the plugin that added the hook, which also uses the product.
     """
 
     def __call__(self, name: str, factory: Callable[[ContextT], ProductT], *, summary: str = "") -> None: ...

@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 MARKER = re.compile(r"^<!-- code: (?P<path>[^#\s]+)(?:#(?P<names>[\w,.]+))? -->\n(?P<block>```.*?^```\n)?", re.M | re.S)
+DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def fill(text: str) -> str:
@@ -31,11 +32,12 @@ def _filled(path: str, names: str | None, marker: str) -> str:
 def definition(source: str, name: str, marker: str) -> str:
     """The class or function called `name`, or the method called ``Class.name``, with its decorators."""
     scope: ast.AST = ast.parse(source)
+    first = last = 0
     for part in name.split("."):
-        definitions = (node for node in ast.iter_child_nodes(scope) if getattr(node, "name", None) == part)
-        node = next(definitions, None)
-        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        inner = (node for node in ast.iter_child_nodes(scope) if isinstance(node, DEFINITIONS) and node.name == part)
+        node = next(inner, None)
+        if node is None:
             raise SystemExit(f"{marker}: there is no {name}")
-        scope = node
-    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-    return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        scope, last = node, node.end_lineno or first
+    return "\n".join(source.splitlines()[first - 1 : last])

@@ -15,6 +15,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from corelm_openai.hookspecs import corelm_openai_register_routes
+from corelm_torch.hookspecs import corelm_torch_register_models
 from embed import fill
 from public_names import module_summary, public_names
 
@@ -45,9 +47,14 @@ my_policy = "my_policy"
 ```
 
 It may declare which versions of the contract it works with, at least the first and below the second:
-`corelm_api = ((0, 2), (0, 3))` (see [compatibility.md](compatibility.md)). A plugin that cannot be imported, declares another version, has an unknown hook or
-registers a name or a setting that is taken is not loaded: that is logged with its version and the cause, and fatal
-only if what it provides was selected. `corelm plugins` lists what was loaded and what was not.
+`corelm_api = ((0, 2), (1, 0))`; [compatibility.md](compatibility.md) says what is promised. A plugin that cannot be
+imported, declares another version, has an unknown hook or registers a name or a setting that is taken is not loaded:
+that is logged with its version and the cause, and fatal only if what it provides was selected. `corelm plugins` lists
+what was loaded and what was not; with `CORELM_TRACE_PLUGINS=1` every call of a hook is written to stderr.
+"""
+ADDED_HOOKS_INTRO = """\
+A plugin can add hooks, which others then implement like those above. It implements `corelm_add_hooks` and keeps the
+`corelm.api.Extensions` that it is given for each hook. The plugins of this repository add two.
 """
 API_INTRO = """\
 Everything that a plugin may import from corelm, grouped by contract. The docstrings say what is promised: read them in
@@ -92,11 +99,20 @@ def _toml(value: Any) -> str:
 
 def hooks_page() -> str:
     hooks = [item for item in vars(hookspecs).values() if hasattr(item, "corelm_spec")]
-    callback = hookspecs.Register
     parts = [f"# Hooks\n\n{NOTE}\n\n{HOOKS_INTRO}"]
     parts += [f"## `{hook.__name__}`\n\n{_signature(hook)}\n\n{inspect.getdoc(hook)}\n" for hook in hooks]
-    parts.append(f"## The callback `register`\n\n{_signature(callback.__call__)}\n\n{inspect.getdoc(callback)}\n")
+    parts.append(_callback("register", hookspecs.Register))
+    parts.append(f"# Hooks that plugins add\n\n{ADDED_HOOKS_INTRO}")
+    parts.append(_callback("add", hookspecs.AddHook))
+    parts.append(_callback("register", hookspecs.RegisterExtension))
+    added = [corelm_torch_register_models, corelm_openai_register_routes]
+    parts += [f"## `{hook.__name__}`\n\n{_signature(hook)}\n\n{inspect.getdoc(hook)}\n" for hook in added]
     return "\n".join(parts)
+
+
+def _callback(name: str, protocol: type[Any]) -> str:
+    signature = _signature(protocol.__call__).replace("def __call__(", f"def {name}(").replace("self, ", "")
+    return f"## The callback `{name}`\n\n{signature}\n\n{inspect.getdoc(protocol)}\n"
 
 
 def _signature(function: Callable[..., Any]) -> str:
@@ -104,7 +120,7 @@ def _signature(function: Callable[..., Any]) -> str:
     source = textwrap.dedent(inspect.getsource(function))
     found = re.search(r"def .*?\) -> [^:]+", source, re.DOTALL)
     assert found, f"{function.__name__} has no annotated signature"
-    text = found.group().replace("def __call__(\n    self,", "def register(")
+    text = found.group().replace("(\n    self,", "(")
     return f"```python\n{text}\n```"
 
 

@@ -52,8 +52,9 @@ def _texts(module: str) -> dict[str, str]:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             texts[node.name] = _first_sentence(ast.get_docstring(node) or "")
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-            text = _first_sentence(str(after.value.value)) if documented else f"`{ast.unparse(node.value)}`"
+            text = f"`{ast.unparse(node.value)}`"
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                text = _first_sentence(str(after.value.value))
             texts[node.targets[0].id] = text
     return texts
 

@@ -1,6 +1,6 @@
 """Conformance suites for what is installed, built as the engine builds it.
 
-What an author may take back by an attribute of the suite, such as that nobody starves, does not count as a failure here.
+What authors may take back by an attribute of the suite, such as that nobody starves, is no failure here.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from corelm.plugins import PluginHost, Registration
 from corelm.settings import Settings
 from corelm.testing import ExecutorConformance, FrontendConformance, PolicyConformance, TokenizerConformance
 
-URL_S = 1.0
+URL_S = 0.3
 """How long a frontend may take to say its URL; one that says none is taken to listen by then."""
 
 

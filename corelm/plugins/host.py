@@ -61,7 +61,6 @@ class PluginHost:
                 host._refuse(record, f"several distributions use this plugin name, remove all but one: {owners}")
             else:
                 opened += host._open(entry, record)
-        host._hooks = [hook for plugin in opened for hook in plugin.hooks]
         # Whose hook it is comes first: nobody can keep its own part from loading by taking a name of it.
         for plugin in sorted(opened, key=lambda plugin: not plugin.hooks):
             host._load(plugin)
@@ -71,10 +70,12 @@ class PluginHost:
     def _open(self, entry: importlib_metadata.EntryPoint, record: PluginRecord) -> list[OpenedPlugin]:
         """The plugin, or nothing if it failed."""
         try:
-            return [open_plugin(entry, record, new_manager(trace=self._trace), self.plugins)]
+            plugin = open_plugin(entry, record, new_manager(trace=self._trace), self.plugins, self._hooks)
         except BrokenPluginError as error:
             self._refuse(record, str(error))
             return []
+        self._hooks += plugin.hooks
+        return [plugin]
 
     def _load(self, opened: OpenedPlugin) -> None:
         try:

@@ -1,7 +1,7 @@
 """Loading one plugin: import it, check it, and collect what it registers. All or nothing."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,16 +51,22 @@ def open_plugin(
     entry: importlib_metadata.EntryPoint,
     record: PluginRecord,
     manager: pluggy.PluginManager,
-    plugins: list[PluginRecord],
+    plugins: Sequence[PluginRecord],
+    others: Iterable[AddedHook],
 ) -> OpenedPlugin:
-    """Import a plugin and ask it for the hooks it adds. Raises `BrokenPluginError`, whatever the plugin does."""
-    hooks: dict[str, AddedHook] = {}
+    """Import a plugin and ask it for the hooks it adds. `plugins` will hold every plugin, `others` added hooks before.
+
+    Raises `BrokenPluginError`, whatever the plugin does.
+    """
+    owners = {hook.name: hook.owner for hook in others}
+    hooks: list[AddedHook] = []
 
     def add(spec: Callable[..., None]) -> AddedHook:
         hook = AddedHook(spec, record, plugins)
-        if hook.name in hooks:
-            raise BrokenPluginError(f"it adds the hook {hook.name} twice")
-        hooks[hook.name] = hook
+        if hook.name in owners:
+            raise BrokenPluginError(f"the hook {hook.name} that it adds was already added by {owners[hook.name]}")
+        owners[hook.name] = record
+        hooks.append(hook)
         return hook
 
     with _reported():
@@ -68,7 +74,7 @@ def open_plugin(
         _check_api_version(module)
         manager.register(module, name=record.name)
         manager.hook.corelm_add_hooks(add=add)
-    return OpenedPlugin(module=module, record=record, hooks=tuple(hooks.values()))
+    return OpenedPlugin(module=module, record=record, hooks=tuple(hooks))
 
 
 def load_plugin(plugin: OpenedPlugin, manager: pluggy.PluginManager, hooks: Iterable[AddedHook]) -> LoadedPlugin:

@@ -13,6 +13,8 @@ from corelm.api import (
     hookimpl,
 )
 
+corelm_api = ((0, 2), (1, 0))
+
 BOS, EOS = 256, 257
 VOCAB_SIZE = 258
 _SPECIAL = {BOS: b"<bos>", EOS: b"<eos>"}

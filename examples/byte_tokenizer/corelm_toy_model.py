@@ -15,6 +15,8 @@ from corelm_byte_tokenizer import BOS, EOS, VOCAB_SIZE
 
 from corelm.api import ModelLoadError, ResolvedModel, hookimpl
 
+corelm_api = ((0, 2), (1, 0))
+
 WIDTH = 16
 """Of the hidden state. A token's number has 9 bits; the other entries are zero."""
 CERTAINTY = 16.0

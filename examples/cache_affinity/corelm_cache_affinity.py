@@ -7,6 +7,8 @@ from pydantic import BaseModel, Field
 
 from corelm.api import PolicyContext, Register, RequestView, SchedulingPolicy, hookimpl
 
+corelm_api = ((0, 2), (1, 0))
+
 
 class CacheAffinitySettings(BaseModel):
     """Settings of the cache-affinity policy."""

@@ -4,6 +4,8 @@ import math
 
 from corelm.api import PolicyContext, Register, RequestView, SchedulingPolicy, hookimpl
 
+corelm_api = ((0, 2), (1, 0))
+
 
 class EarliestDeadlineFirst(SchedulingPolicy):
     """Requests without a deadline come last; equal ones go by arrival.

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from asyncio import FIRST_COMPLETED, Event, Semaphore
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypedDict, TypeVar
 
 import msgspec
 from pydantic import BaseModel, Field
@@ -25,6 +25,8 @@ from corelm.api import (
     hookimpl,
 )
 
+corelm_api = ((0, 2), (1, 0))
+
 LOADING_POLL_S = 0.05
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
@@ -39,6 +41,17 @@ class JsonlSettings(BaseModel):
     concurrency: int = Field(16, ge=1, description="Most requests that are under way at a time.")
 
 
+class Message(TypedDict):
+    role: str
+    content: str
+
+
+class Conversation(msgspec.Struct):
+    """A line with messages in place of a prompt."""
+
+    messages: list[Message]
+
+
 class JsonlBatch(Frontend):
     """Serves until its input ends, or until it is told to stop: then what was read is still answered.
 
@@ -47,8 +60,8 @@ class JsonlBatch(Frontend):
 
     def __init__(self, settings: JsonlSettings) -> None:
         """Raises `ConfigurationError` if a file cannot be opened."""
-        self._input = _open(settings.input, "rb", sys.stdin.buffer)
-        self._output = _open(settings.output, "wb", sys.stdout.buffer)
+        self._input: BinaryIO = _open(settings.input, "rb", sys.stdin.buffer)
+        self._output: BinaryIO = _open(settings.output, "wb", sys.stdout.buffer)
         self._slots = Semaphore(settings.concurrency)
         self._writing = asyncio.Lock()
 
@@ -103,7 +116,7 @@ def request(fields: Record) -> tuple[Prompt, SamplingParams, RequestOptions]:
     fields = dict(fields)
     prompts: list[Prompt] = [fields.pop("prompt")] if "prompt" in fields else []
     if "messages" in fields:
-        prompts.append(_convert(Chat, {"messages": fields.pop("messages")}))
+        prompts.append(Chat(messages=_convert(Conversation, {"messages": fields.pop("messages")}).messages))
     if len(prompts) != 1:
         raise InvalidRequestError("a line needs either a prompt or messages", param="prompt")
     options = fields.pop("options", {})

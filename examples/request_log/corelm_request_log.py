@@ -9,6 +9,8 @@ from pydantic import BaseModel, Field
 
 from corelm.api import ConfigurationError, Event, Observer, ObserverContext, Register, RequestFinished, hookimpl
 
+corelm_api = ((0, 2), (1, 0))
+
 
 class RequestLogSettings(BaseModel):
     """Settings of the request log."""

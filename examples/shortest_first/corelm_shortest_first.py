@@ -4,6 +4,8 @@ from pydantic import BaseModel, Field
 
 from corelm.api import PolicyContext, Register, RequestView, SchedulingPolicy, hookimpl
 
+corelm_api = ((0, 2), (1, 0))
+
 
 class ShortestFirstSettings(BaseModel):
     """Settings of the shortest-first policy."""

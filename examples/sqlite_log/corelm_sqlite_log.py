@@ -9,6 +9,8 @@ from pydantic import BaseModel, Field
 
 from corelm.api import ConfigurationError, Event, Observer, ObserverContext, Register, RequestFinished, hookimpl
 
+corelm_api = ((0, 2), (1, 0))
+
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS requests (
     finished_at REAL NOT NULL,  -- Unix time in seconds

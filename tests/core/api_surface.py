@@ -29,6 +29,12 @@ def surface() -> str:
     return "\n\n".join(paragraphs) + "\n"
 
 
+def _is_public(base: type) -> bool:
+    """Not one of the parts that the core builds a class from."""
+    ours = base.__module__.startswith("corelm.")
+    return not ours or base.__name__ in {*corelm.api.__all__, *corelm.testing.__all__}
+
+
 def _options(hook: Any) -> str:
     options = {name: value for name, value in hook.corelm_spec.items() if value}
     return f" {options}" if options else ""
@@ -41,7 +47,7 @@ def _describe(title: str, item: Any) -> Iterator[str]:
     if not inspect.isclass(item) or get_origin(item) is not None:
         yield f"{title}{_signature(item)}" if inspect.isfunction(item) else f"{title} = {_type(item)}"
         return
-    bases = [base.__name__ for base in item.__bases__ if base is not object]
+    bases = [base.__name__ for base in item.__bases__ if base is not object and _is_public(base)]
     yield f"class {title}({', '.join(bases)})"
     if issubclass(item, msgspec.Struct):
         yield from (f"    {_field(field)}" for field in msgspec.structs.fields(item))
@@ -49,7 +55,8 @@ def _describe(title: str, item: Any) -> Iterator[str]:
     for owner in reversed(item.__mro__):
         if owner.__module__.startswith("corelm."):
             members |= dict(_members(owner))
-    yield from (f"    {members[name]}" for name in sorted(members))
+    names = item._fields if issubclass(item, tuple) else sorted(members)
+    yield from (f"    {members[name]}" for name in names)
 
 
 def _members(owner: type) -> Iterator[tuple[str, str]]:

@@ -167,7 +167,10 @@ BROKEN_OWNERS = {
     "foreign": ("def corelm_other_x(register): ...\n" + ADD + "add(corelm_other_x)", "begins with corelm_kitchen_"),
     "class": ("class corelm_kitchen_x: ...\n" + ADD + "add(corelm_kitchen_x)", "must be a function"),
     "arguments": ("def corelm_kitchen_x(name): ...\n" + ADD + "add(corelm_kitchen_x)", "one argument, named register"),
-    "twice": ("def corelm_kitchen_x(register): ...\n" + ADD + "[add(corelm_kitchen_x) for _ in '12']", "x twice"),
+    "twice": (
+        "def corelm_kitchen_x(register): ...\n" + ADD + "[add(corelm_kitchen_x) for _ in '12']",
+        "already added by",
+    ),
     "raises": (ADD + "raise ValueError('closed')", "ValueError: closed"),
 }
 
@@ -182,3 +185,12 @@ def test_a_hook_that_cannot_be_added(site, kind):
 def test_a_plugin_cannot_take_a_hook_of_the_core(site):
     install(site, "register", "def corelm_register_executors(register): ...\n" + ADD + "add(corelm_register_executors)")
     assert "is one of corelm's own" in failures(PluginHost.load(["register"]))["register"]
+
+
+def test_a_hook_belongs_to_whoever_added_it_first(site):
+    """The names of entry points can overlap."""
+    install(site, "kitchen", "def corelm_kitchen_sink_x(register): ...\n" + ADD + "add(corelm_kitchen_sink_x)")
+    install(site, "kitchen_sink", "def corelm_kitchen_sink_x(register): ...\n" + ADD + "add(corelm_kitchen_sink_x)")
+    install(site, "guest", "")
+    cause = "the hook corelm_kitchen_sink_x that it adds was already added by plugin 'kitchen' (dist-kitchen 1.0)"
+    assert failures(PluginHost.load(["kitchen", "kitchen_sink", "guest"])) == {"kitchen_sink": cause}

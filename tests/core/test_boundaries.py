@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 CORE = sorted((ROOT / "corelm").rglob("*.py"))
 PLUGINS = sorted(p for p in (ROOT / "plugins").glob("*/corelm_*/**/*.py") if "build" not in p.parts)
 LIBRARIES = {"corelm_torch": {"corelm_gguf"}, "corelm_hf": {"corelm_gguf"}, "corelm_cpu": {"corelm_torch"}}
-"""The only imports between plugins: libraries, which register nothing."""
+"""The only imports between plugins: libraries."""
 HEAVY = {"torch", "transformers", "litestar", "uvicorn", "triton", "tokenizers", "numpy"}
 
 

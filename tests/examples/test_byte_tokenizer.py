@@ -11,7 +11,7 @@ class TestByteTokenizer(TokenizerConformance):
 
 
 def test_special_tokens_are_shown_where_they_are_asked_for():
-    tokens = [BOS, *"hi".encode(), EOS, 1000]
+    tokens = [BOS, *b"hi", EOS, 1000]
     assert ByteTokenizer().decode(tokens) == "hi"
     assert ByteTokenizer().decode(tokens, skip_special_tokens=False) == "<bos>hi<eos>"
 

@@ -9,17 +9,20 @@ from corelm.testing import ExecutorConformance
 
 @pytest.fixture(scope="module")
 def gpt2(tmp_path_factory):
-    """A folder with a tiny GPT-2 of random weights."""
+    """A folder with a tiny GPT-2 of random weights, for which one thread is the fastest."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("gpt2")
     torch.manual_seed(0)
     config = GPT2Config(vocab_size=200, n_positions=256, n_embd=32, n_layer=2, n_head=2, initializer_range=0.3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         GPT2LMHeadModel(config).save_pretrained(folder)
-    return folder
+    yield folder
+    torch.set_num_threads(threads)
 
 
 class TestTransformersExecutor(ExecutorConformance):

@@ -24,10 +24,10 @@ SAMPLES = {
         "`--${flag}.tokens-per-second` says how fast a request that waits gains on shorter ones.",
     ),
     "executor": Sample(
-        "a model that says its prompt again in capital letters",
+        "a model that says the alphabet",
         "corelm run --executor ${name} --tokenizer NAME",
         "Its tokens are bytes, so it goes with a tokenizer of bytes, as `corelm plugins new NAME --kind tokenizer`\n"
-        "writes one. Real executors read the model's files in `load` and obey the block tables of the plan.",
+        "writes one. A real executor reads the model's files in `load`, and keeps keys and values in the KV blocks.",
     ),
     "tokenizer": Sample(
         "one token for each byte of UTF-8",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from unittest import SkipTest
 
-from corelm.contracts.executor import Executor, ExecutorContext
+from corelm.contracts.executor import Executor, ExecutorContext, ExecutorInfo
 from corelm.contracts.model import ResolvedModel
 from corelm.testing.conformance.executor_bench import Bench
 
@@ -61,6 +61,7 @@ class ExecutorSuite:
         executor = self.make_executor(context)
         try:
             info = executor.load(lambda fraction, what: None)
+            assert isinstance(info, ExecutorInfo), f"load() must return an ExecutorInfo, not {type(info).__name__}"
             missing = sorted(set(needed) - info.capabilities)
             if missing:
                 raise SkipTest(f"not declared in ExecutorInfo.capabilities: {', '.join(missing)}")

@@ -26,7 +26,7 @@ class FrontendConformance:
             async def ask_and_leave(self, frontend: Frontend, prompt: str) -> None:
                 ...  # the same, but cut the connection after the beginning of the answer
 
-    The fake model says random letters until `max_tokens`, or 192 tokens with the prompt. Give the frontend a port of
+    The fake model says random letters until `max_tokens`, or 512 tokens with the prompt. Give the frontend a port of
     its own, such as 0 for any free one, and let it set `url` once it listens.
     """
 

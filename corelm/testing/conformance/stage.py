@@ -22,7 +22,7 @@ from corelm.testing.tokenizer import FakeTokenizer
 
 PATIENCE_S = 10.0
 """How long anything that should happen at once may take on a busy machine."""
-MAX_MODEL_LEN = 192
+MAX_MODEL_LEN = 512
 T = TypeVar("T")
 
 
@@ -30,7 +30,7 @@ class StageExecutor(FakeExecutor):
     """Remembers what it generated, and can be held or made to fail in a step."""
 
     def __init__(self, hold_at_step: int | None) -> None:
-        super().__init__(num_blocks=256, max_model_len=MAX_MODEL_LEN)
+        super().__init__(num_blocks=512, max_model_len=MAX_MODEL_LEN)
         self.held = threading.Event()
         """Set once it is held; never if it is not to be held."""
         self.released = threading.Event()

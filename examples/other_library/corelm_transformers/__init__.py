@@ -2,6 +2,8 @@
 
 from corelm.api import Executor, ExecutorContext, Register, hookimpl
 
+corelm_api = ((0, 2), (1, 0))
+
 
 def create(context: ExecutorContext) -> Executor:
     """Imports torch and transformers, which takes seconds: only once the executor was selected."""

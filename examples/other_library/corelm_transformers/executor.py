@@ -93,8 +93,8 @@ class TransformersExecutor(SimpleExecutor):
         """Extend the sequence's cache, and sample if that is asked for."""
         held = self._held[item.seq_id]
         computed = held.token_ids[item.start : item.start + item.num_tokens]
-        output = self._model(torch.tensor([computed]), past_key_values=held.cache, use_cache=True, logits_to_keep=1)
-        held.cache = output.past_key_values
+        output = self._model(torch.tensor([computed]), cache=held.cache, use_cache=True, logits_to_keep=1)
+        held.cache = output.cache
         if not item.sample:
             return []
         logits = output.logits[0, -1].float()

@@ -232,3 +232,20 @@ class TakesAllMemory(FakeExecutor):
 class ReportsNothing(FakeExecutor):
     def load(self, progress):
         return change(super().load(progress), block_size=0)
+
+
+class ReturnsItsInfoAsADictionary(FakeExecutor):
+    def load(self, progress):
+        return msgspec.structs.asdict(super().load(progress))
+
+
+class AppliesTheTemperatureFirst(FakeExecutor):
+    def execute(self, plan):
+        result = super().execute(plan)
+        for seq_id, entries in result.logprobs.items():
+            temperature = self._held[seq_id].sampling.temperature or 1.0
+            entries[:] = [
+                change(entry, top_logprobs=tuple(value / temperature for value in entry.top_logprobs))
+                for entry in entries
+            ]
+        return result

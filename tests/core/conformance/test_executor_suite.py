@@ -1,11 +1,15 @@
 """Good executors pass the suite; each broken one fails the check that is about its fault, with what to do about it."""
 
+import importlib.util
 import re
+from pathlib import Path
 
+import msgspec
 import pytest
 from conformance import broken_executors as broken
 
 from corelm.testing import ExecutorConformance, FakeExecutor
+from corelm.testing.conformance.executor_loading import CAPABILITIES
 from corelm.testing.conformance.running import run_suite
 
 
@@ -39,12 +43,25 @@ class TestOneBlockASequence(TestFakeExecutor):
     block_size = 128
 
 
+class TestInstalledFake(ExecutorConformance):
+    """The plugin that tests of a whole server use."""
+
+    def make_executor(self, context):
+        path = Path(__file__).parents[2] / "dists" / "corelm_fake" / "corelm_fake.py"
+        spec = importlib.util.spec_from_file_location("corelm_fake", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        made = []
+        module.corelm_register_executors(lambda name, factory, settings: made.append(factory))
+        return made[0](msgspec.structs.replace(context, settings=module.FakeSettings()))
+
+
 class TestPipelined(TestFakeExecutor):
     def make_executor(self, context):
         return fake(context, pipeline_depth=2)
 
 
-DECLARES_TOO_MUCH = {"capabilities": frozenset({"prefix_cache", "copy_blocks", "penalties", "token_masks", "logprobs"})}
+DECLARES_TOO_MUCH = {"capabilities": frozenset(CAPABILITIES)}
 BROKEN = [
     (broken.AnswersInTheOrderOfArrival, {}, "results follow the order of the slices", "order of plan.slices"),
     (broken.LeavesOutWhatIsNotSampled, {}, "chunked prompts", "one list per slice, empty where sample is false"),
@@ -69,6 +86,7 @@ BROKEN = [
     (broken.ComputesSharedBlocksAnew, {}, "prefix cache", "they are only read"),
     (broken.RanksFromZero, {}, "logprobs", "rank of the most probable token is 1"),
     (broken.ReportsLogits, {}, "logprobs", "natural logarithms of probabilities"),
+    (broken.AppliesTheTemperatureFirst, {}, "logprobs are the models own", "before temperature, penalties and masks"),
     (broken.ForgetsWhatChunksSay, {}, "prompt logprobs", "over all chunks"),
     (broken.KnowsTokensTooLate, {"pipeline_depth": 2}, "steps in flight", "IndexError"),
     (broken.ShutsDownOnce, {}, "shutdown twice", "shutdown() raised AttributeError"),
@@ -77,6 +95,7 @@ BROKEN = [
     (broken.HasNoErrorOfItsOwn, {}, "a missing model is refused", "raise ModelLoadError"),
     (broken.TakesAllMemory, {}, "limits of the user are kept", "context.kv_cache_tokens was 1024"),
     (FakeExecutor, {"max_model_len": 4096}, "limits of the user are kept", "but the user set 64"),
+    (broken.ReturnsItsInfoAsADictionary, {}, "load reports what it can do", "must return an ExecutorInfo, not dict"),
     (broken.ReportsNothing, {}, "load reports what it can do", "ExecutorInfo.block_size is 0"),
     (FakeExecutor, {"capabilities": frozenset({"prefix-cache"})}, "load reports what it can do", "'prefix_cache'?"),
     (
@@ -91,6 +110,14 @@ BROKEN = [
     (FakeExecutor, DECLARES_TOO_MUCH, "logit bias", "must force token"),
     (FakeExecutor, DECLARES_TOO_MUCH, "bad words", "must not be sampled"),
     (FakeExecutor, DECLARES_TOO_MUCH, "min tokens", "may not be among the first 3 output tokens"),
+    (FakeExecutor, DECLARES_TOO_MUCH, "logits processors", "0 calls in 1 steps"),
+    (
+        FakeExecutor,
+        DECLARES_TOO_MUCH,
+        "logits processors keep their order",
+        "in the order of context.logits_processors",
+    ),
+    (FakeExecutor, DECLARES_TOO_MUCH, "a failing logits processor", "one row at a time"),
 ]
 
 

@@ -19,9 +19,12 @@ RUN_WITH_MODELS = {"byte_tokenizer", "jsonl_batch"}
 """Examples that models are run with, and go into both environments."""
 
 
+def project(folder):
+    return tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+
+
 def needs_torch(example):
-    project = tomllib.loads((example / "pyproject.toml").read_text())["project"]
-    return any("torch" in dependency for dependency in project["dependencies"])
+    return any("torch" in dependency for dependency in project(example)["dependencies"])
 
 
 def pytest_collection_modifyitems(items):
@@ -60,17 +63,31 @@ class Environment:
         return self.run("-m", "corelm", *arguments, **options)
 
 
-def pip_install(python, *arguments):
-    constraints = ["-c", ROOT / "constraints.txt"]
-    subprocess.run([python, "-m", "pip", "install", "-q", *constraints, *arguments], check=True, timeout=400)
+def pip(*arguments, **variables):
+    command = [sys.executable, "-m", "pip", *map(str, arguments), "-q", "-c", ROOT / "constraints.txt"]
+    subprocess.run(command, env=os.environ | variables, check=True, timeout=400)
 
 
 @pytest.fixture(scope="session")
-def clean_python(tmp_path_factory):
+def wheels(tmp_path_factory):
+    """A folder with the wheels of corelm and the examples, all built with one copy of the build tools."""
+    tools, folder = tmp_path_factory.mktemp("tools"), tmp_path_factory.mktemp("wheels")
+    pip("install", "--target", tools, "hatchling")
+    pip("wheel", "--no-deps", "--no-build-isolation", "-w", folder, *CORE, *EXAMPLES, PYTHONPATH=str(tools))
+    return folder
+
+
+def wheels_of(wheels, examples):
+    return [next(wheels.glob(f"{project(example)['name'].replace('-', '_')}-*.whl")) for example in examples]
+
+
+@pytest.fixture(scope="session")
+def clean_python(tmp_path_factory, wheels):
     folder = tmp_path_factory.mktemp("clean")
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     python = folder / "bin" / "python"
-    pip_install(python, *CORE, *(example for example in EXAMPLES if not needs_torch(example)))
+    light = [example for example in EXAMPLES if not needs_torch(example)]
+    pip("--python", python, "install", *wheels_of(wheels, CORE + light))
     return python
 
 
@@ -81,11 +98,11 @@ def clean(clean_python, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def beside(tmp_path_factory):
+def beside(tmp_path_factory, wheels):
     """A folder of examples to be put on the path of the developer's environment."""
     folder = tmp_path_factory.mktemp("beside")
     examples = [example for example in EXAMPLES if needs_torch(example) or example.name in RUN_WITH_MODELS]
-    pip_install(sys.executable, "--no-deps", "--target", folder, *examples)
+    pip("install", "--no-deps", "--target", folder, *wheels_of(wheels, examples))
     return folder
 
 

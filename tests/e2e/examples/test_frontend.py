@@ -52,11 +52,16 @@ def test_a_bad_line_is_an_error_with_its_number_and_spoils_nothing_else(batch):
         {"id": 8, "prompt": "hello", "options": {"deadline_s": -1}},
         "[" * 100_000,
         '{"prompt": "\\ud800"}',
+        {"messages": [{"role": "user"}]},
+        {"messages": 5},
+        {"prompt": {}},
+        {"prompt": [1, "a"]},
+        {"prompt": "hello", "options": None},
         {"id": 9, "prompt": "hello", "max_tokens": 1},
     ]
     answers = {answer["line"]: answer for answer in batch(lines)}
-    assert sorted(answers) == [1, 2, *range(4, 15)]
-    assert {line for line, answer in answers.items() if "text" in answer} == {1, 14}
+    assert sorted(answers) == [1, 2, *range(4, 20)]
+    assert {line for line, answer in answers.items() if "text" in answer} == {1, 19}
     errors = {line: answer["error"] for line, answer in answers.items() if "error" in answer}
     assert errors[2].startswith("not a JSON object")
     assert "prompt or messages" in errors[5]
