@@ -6,7 +6,7 @@ from importlib import import_module
 
 COMMANDS = {
     "run": "serve a model",
-    "plugins": "list what is installed, what it provides and what failed to load",
+    "plugins": "list what is installed, check that it keeps its contract, or begin a new plugin",
     "config": "show every setting, its value and where the value comes from",
 }
 

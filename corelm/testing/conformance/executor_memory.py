@@ -91,6 +91,24 @@ class MemoryChecks(ExecutorSuite):
                 "them to other KV blocks, and the sequence is started again where it was",
             )
 
+    def test_changing_places_with_a_swapped_sequence(self) -> None:
+        with self.bench() as bench:
+            if not bench.info.num_swap_blocks:
+                raise SkipTest("ExecutorInfo.num_swap_blocks is 0: it does not swap")
+            length = bench.lengths(room=TOKENS)[-1]
+            prompts = [bench.prompt(length, number) for number in (8, 9)]
+            expected = [bench.alone(prompt, TOKENS) for prompt in prompts]
+            one, other = map(bench.sequence, prompts)
+            bench.run(one, other, tokens=2)
+            computed, size = one.computed, len(one.blocks)
+            bench.step(other, swap_out=bench.swap_out(one, 0))
+            leaving = other.computed
+            out = bench.swap_out(other, size)
+            bench.step(one, swap_out=out, swap_in=bench.swap_in(one, 0, computed))
+            bench.step(one, other, swap_in=bench.swap_in(other, size, leaving))
+            why = "StepPlan.swap_out is done before swap_in, which may bring another sequence into the same KV blocks"
+            self.same(expected, bench.run(one, other, tokens=TOKENS), why)
+
     def test_what_is_declared_fits_together(self) -> None:
         with self.bench() as bench:
             if bench.info.num_swap_blocks:

@@ -7,6 +7,7 @@ from corelm.contracts.logits import LogitsProcessor, LogitsRow
 from corelm.testing.conformance.executor_suite import ExecutorSuite
 
 TOKENS = 4
+TOSSES = 32
 
 
 class _Force(LogitsProcessor):
@@ -26,6 +27,18 @@ class _Force(LogitsProcessor):
                 raise ValueError("told to fail")
             logits[index] = float("-inf")
             logits[index, row.argument] = 0.0
+
+
+class _Toss(LogitsProcessor):
+    """Makes tokens 0 and 1 equally probable, and all others impossible."""
+
+    def check(self, argument: Any) -> None:
+        pass
+
+    def apply(self, logits: Any, rows: Sequence[LogitsRow]) -> None:
+        for index in range(len(rows)):
+            logits[index] = float("-inf")
+            logits[index, 0] = logits[index, 1] = 0.0
 
 
 class ProcessorChecks(ExecutorSuite):
@@ -79,3 +92,18 @@ class ProcessorChecks(ExecutorSuite):
             )
             assert result.token_ids[2] == [7], "a row that raises must not spoil the other rows of its processor"
             self.same([bench.alone(other.tokens, 1)], [result.token_ids[0]], "one that uses no processor goes on")
+
+    def test_draws_are_fair(self) -> None:
+        with self.bench("logits_processors", logits_processors={"toss": _Toss()}) as bench:
+            outputs = [
+                bench.alone(bench.prompt(3), TOSSES, logits_processors={"toss": None}, temperature=1.0, seed=seed)
+                for seed in (0, 1, 7, -7, 2**63 - 1)
+            ]
+            assert len(set(map(tuple, outputs))) == len(outputs), (
+                f"two seeds of five, of 64 bits and either sign, gave the same {TOSSES} draws between equal tokens"
+            )
+            for output in outputs:
+                assert 0 < sum(output) < TOSSES, (
+                    f"{TOSSES} draws between two equal tokens gave one of them only: the draw for output token i depends "
+                    "on sampling.seed and on i"
+                )

@@ -51,19 +51,25 @@ class SamplingChecks(ExecutorSuite):
 
     def test_penalties(self) -> None:
         with self.bench("penalties", "logprobs") as bench:
-            live = bench.sequence(bench.prompt(8), presence_penalty=1.5, frequency_penalty=2.0, logprobs=64)
-            bench.run(live, tokens=4 * TOKENS)
-            for position, (token, entry) in enumerate(zip(live.output, live.logprobs, strict=True)):
-                before = live.output[:position]
-                scores = {
-                    candidate: logprob - 1.5 * (candidate in before) - 2.0 * before.count(candidate)
-                    for candidate, logprob in zip(entry.top_ids, entry.top_logprobs, strict=True)
-                }
-                assert scores.get(token, -math.inf) > max(scores.values()) - MARGIN, (
-                    "declared: penalties; presence_penalty is subtracted once from the logits of every token that the "
-                    f"output contains, frequency_penalty once for each time: after {before} the best token was "
-                    f"{max(scores, key=scores.__getitem__)}, not {token}"
+            # Negative ones make tokens come again, so that it matters how often they did.
+            for presence, frequency in ((1.5, 1.0), (-2.0, 0.5), (0.5, -1.0)):
+                live = bench.sequence(
+                    bench.prompt(8), presence_penalty=presence, frequency_penalty=frequency, logprobs=64
                 )
+                bench.run(live, tokens=4 * TOKENS)
+                for position, (token, entry) in enumerate(zip(live.output, live.logprobs, strict=True)):
+                    before = live.output[:position]
+                    scores = {
+                        candidate: logprob - presence * (candidate in before) - frequency * before.count(candidate)
+                        for candidate, logprob in zip(entry.top_ids, entry.top_logprobs, strict=True)
+                    }
+                    if token in before and token not in scores:
+                        continue  # raised from where nobody can see its own log-probability
+                    assert scores.get(token, -math.inf) > max(scores.values()) - MARGIN, (
+                        "declared: penalties; presence_penalty is subtracted once from the logits of every token that "
+                        f"the output contains, frequency_penalty once for each time: after {before} the best token was "
+                        f"{max(scores, key=scores.__getitem__)}, not {token}"
+                    )
 
     def test_repetition_penalty(self) -> None:
         with self.bench("penalties") as bench:
@@ -75,15 +81,19 @@ class SamplingChecks(ExecutorSuite):
                 "multiplies negative ones, but 10.0 changed nothing in any of four outputs"
             )
 
-    def test_penalties_survive_a_release(self) -> None:
+    def test_penalties_last_as_long_as_their_sequence(self) -> None:
         with self.bench("penalties") as bench:
-            edits: dict[str, Any] = {"presence_penalty": 1.0, "frequency_penalty": 1.0, "repetition_penalty": 1.3}
-            expected = bench.alone(bench.prompt(8), 2 * TOKENS, **edits)
-            live = bench.sequence(bench.prompt(8), **edits)
+            prompt = bench.prompt(8)
+            plain = bench.alone(prompt, 2 * TOKENS)
+            edits: dict[str, Any] = {"presence_penalty": -1.0, "frequency_penalty": -2.0, "repetition_penalty": 1.5}
+            expected = bench.alone(prompt, 2 * TOKENS, **edits)
+            live = bench.sequence(prompt, **edits)
             bench.run(live, tokens=TOKENS)
             bench.release(live)
             why = "a sequence that comes back has output already: SequenceStart.token_ids[prompt_len:] is penalised too"
             self.same([expected], bench.run(live, tokens=2 * TOKENS), why)
+            bench.release(live)
+            self.same([plain], [bench.alone(prompt, 2 * TOKENS)], "penalties end with their sequence")
 
     def test_allowed_tokens(self) -> None:
         with self.bench("token_masks") as bench:
@@ -105,6 +115,7 @@ class SamplingChecks(ExecutorSuite):
             )
             avoided = bench.alone(prompt, 1, logit_bias={best: -100.0})
             assert avoided != [best], f"declared: token_masks; a logit_bias of -100 must rule token {best} out"
+            self.same([[best]], [bench.alone(prompt, 1)], "masks and biases end with their sequence")
 
     def test_bad_words(self) -> None:
         with self.bench("token_masks") as bench:
@@ -118,12 +129,16 @@ class SamplingChecks(ExecutorSuite):
                 f"declared: token_masks; of the bad word [{first}, {second}] only the last token is ruled out, and "
                 f"only after the others: got {output}"
             )
+            elsewhere = [(prompt[-1] + 1) % bench.info.vocab_size, first, second]
+            output = bench.alone(prompt, 2, bad_words=[elsewhere])
+            why = f"the bad word {elsewhere} rules its last token out only where all of its others come before"
+            self.same([[first, second]], [output], why)
 
     def test_min_tokens(self) -> None:
         with self.bench("token_masks") as bench:
             prompt = bench.prompt(6)
             (end,) = bench.alone(prompt, 1)
-            live = bench.sequence(prompt, end_token_ids=[end], min_tokens=3)
+            live = bench.sequence(prompt, end_token_ids=[end], min_tokens=3, logit_bias={end: 100.0})
             bench.run(live, tokens=2)
             bench.release(live)
             bench.run(live, tokens=4)
@@ -131,6 +146,7 @@ class SamplingChecks(ExecutorSuite):
                 f"declared: token_masks; with min_tokens = 3, SequenceStart.end_token_ids ([{end}]) may not be among "
                 f"the first 3 output tokens, also if the sequence was released and came back: {live.output}"
             )
-            unhindered = bench.alone(live.tokens[:-1], 1)
-            why = "from min_tokens on, end_token_ids may be sampled again: output counts from prompt_len"
-            self.same([unhindered], [live.output[3:]], why)
+            assert live.output[3] == end, (
+                f"declared: token_masks; after 3 output tokens, min_tokens = 3 no longer rules out token {end}, whose "
+                f"logit_bias is 100: {live.output}"
+            )

@@ -1,8 +1,6 @@
 """What every tokenizer must do."""
 
-import random
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 from unittest import SkipTest
 
@@ -10,9 +8,15 @@ from corelm.contracts.tokenizer import Chat, Tokenizer
 from corelm.errors import InvalidRequestError
 from corelm.testing.conformance.texts import LONE_SURROGATES, NASTY_TEXTS, TURN, groupings, shown
 from corelm.testing.conformance.threads import in_threads
+from corelm.testing.conformance.tokenizer_probes import (
+    brief,
+    check_range,
+    plain_texts,
+    some_tokens,
+    special_tokens_of,
+    token_lists,
+)
 
-SAMPLED_TOKENS = 4096
-"""Tokens of a large vocabulary that are looked at one by one."""
 THREAD_TEXTS, ROUNDS = 8, 3
 REPLACEMENT = "\ufffd"
 
@@ -42,23 +46,23 @@ class TokenizerConformance:
         assert isinstance(tokenizer, Tokenizer), "derive your class from corelm.api.Tokenizer"
         assert tokenizer.vocab_size >= 1, "vocab_size must be at least 1"
         assert tokenizer.max_chars_per_token >= 1, "max_chars_per_token must be at least 1"
-        _check_range(tokenizer, sorted(tokenizer.eos_token_ids), "eos_token_ids")
+        check_range(tokenizer, sorted(tokenizer.eos_token_ids), "eos_token_ids")
         for text, token in tokenizer.special_tokens.items():
             assert text, "a special token has no text; special_tokens maps texts to ids"
-            _check_range(tokenizer, [token], f"special_tokens[{text!r}]")
+            check_range(tokenizer, [token], f"special_tokens[{text!r}]")
 
     def test_encoding_gives_ids_of_the_vocabulary(self) -> None:
         tokenizer = self.make_tokenizer()
         for text in (*NASTY_TEXTS, *tokenizer.special_tokens):
             for add in (True, False):
-                _check_range(tokenizer, tokenizer.encode(text, add_special_tokens=add), f"encode({shown(text)})")
+                check_range(tokenizer, tokenizer.encode(text, add_special_tokens=add), f"encode({shown(text)})")
 
     def test_nothing_is_added_unless_asked_for(self) -> None:
         tokenizer = self.make_tokenizer()
         assert not tokenizer.encode("", add_special_tokens=False), (
             'encode("", add_special_tokens=False) must be empty: add BOS and its like only where they are asked for'
         )
-        for text in _plain_texts(tokenizer):
+        for text in plain_texts(tokenizer):
             whole, plain = tokenizer.encode(text), tokenizer.encode(text, add_special_tokens=False)
             places = range(len(whole) - len(plain) + 1)
             assert any(whole[at : at + len(plain)] == plain for at in places), (
@@ -68,7 +72,7 @@ class TokenizerConformance:
 
     def test_decoding_gives_back_the_text(self) -> None:
         tokenizer = self._lossless_tokenizer()
-        for text in _plain_texts(tokenizer):
+        for text in plain_texts(tokenizer):
             decoded = tokenizer.decode(tokenizer.encode(text))
             assert decoded == text, (
                 f"decode(encode({shown(text)})) is {shown(decoded)}; keep every character, or set lossless = False if "
@@ -78,7 +82,7 @@ class TokenizerConformance:
     def test_every_token_can_be_decoded(self) -> None:
         tokenizer = self.make_tokenizer()
         assert tokenizer.decode([]) == "", "decode([]) must be an empty text"
-        for token in _some_tokens(tokenizer):
+        for token in some_tokens(tokenizer):
             assert isinstance(tokenizer.decode([token]), str), f"decode([{token}]) must be a str"
             raw = tokenizer.token_bytes(token)
             assert isinstance(raw, bytes), f"token_bytes({token}) must be bytes, not {type(raw).__name__}"
@@ -93,21 +97,21 @@ class TokenizerConformance:
 
     def test_incremental_decoding_equals_the_whole(self) -> None:
         tokenizer = self.make_tokenizer()
-        for token_ids in _token_lists(tokenizer):
+        for token_ids in token_lists(tokenizer):
             for skip in (True, False):
                 whole = tokenizer.decode(token_ids, skip_special_tokens=skip)
                 for groups in groupings(token_ids):
                     decoder = tokenizer.decoder(skip_special_tokens=skip)
                     joined = "".join(map(decoder.push, groups)) + decoder.flush()
                     assert joined == whole, (
-                        f"an incremental decoder gives {shown(joined)} for {_brief(token_ids)} "
+                        f"an incremental decoder gives {shown(joined)} for {brief(token_ids)} "
                         f"(skip_special_tokens={skip}), decode gives {shown(whole)}: keep the state between pushes"
                     )
                     assert decoder.flush() == "", "flush() must give what it holds back once, then nothing"
 
     def test_part_of_a_character_is_held_back(self) -> None:
         tokenizer = self.make_tokenizer()
-        for text in _plain_texts(tokenizer):
+        for text in plain_texts(tokenizer):
             token_ids = tokenizer.encode(text)
             if REPLACEMENT in tokenizer.decode(token_ids):
                 continue
@@ -120,7 +124,7 @@ class TokenizerConformance:
 
     def test_complete_text_is_not_held_back(self) -> None:
         tokenizer = self.make_tokenizer()
-        for text in _plain_texts(tokenizer):
+        for text in plain_texts(tokenizer):
             token_ids = tokenizer.encode(text)
             if REPLACEMENT in tokenizer.decode(token_ids):
                 continue
@@ -143,7 +147,7 @@ class TokenizerConformance:
 
     def test_the_bytes_of_tokens_join_to_the_text(self) -> None:
         tokenizer = self._lossless_tokenizer()
-        for text in _plain_texts(tokenizer):
+        for text in plain_texts(tokenizer):
             joined = b"".join(map(tokenizer.token_bytes, tokenizer.encode(text, add_special_tokens=False)))
             # Some vocabularies begin every text with a space, which only decoding the whole takes away.
             assert joined in (text.encode(), b" " + text.encode()), (
@@ -154,10 +158,10 @@ class TokenizerConformance:
     def test_no_token_stands_for_more_characters_than_the_limit(self) -> None:
         tokenizer = self.make_tokenizer()
         limit = tokenizer.max_chars_per_token
-        for token in _some_tokens(tokenizer):
+        for token in some_tokens(tokenizer):
             length = len(tokenizer.token_bytes(token).decode(errors="ignore"))
             assert length <= limit, f"token {token} has {length} characters; max_chars_per_token is {limit}, raise it"
-        for text in _plain_texts(tokenizer):
+        for text in plain_texts(tokenizer):
             count = len(tokenizer.encode(text, add_special_tokens=False))
             assert len(text) <= max(count, 1) * limit, (
                 f"{shown(text)} becomes {count} tokens, which are {count * limit} characters by max_chars_per_token "
@@ -177,26 +181,26 @@ class TokenizerConformance:
     def test_half_a_surrogate_pair_is_refused_or_replaced(self) -> None:
         tokenizer = self.make_tokenizer()
         for text in LONE_SURROGATES:
-            token_ids = _accepted(text, lambda text=text: tokenizer.encode(text))  # type: ignore[misc]
-            _check_range(tokenizer, token_ids, f"encode({shown(text)})")
+            token_ids = _accepted(text, partial(tokenizer.encode, text))
+            check_range(tokenizer, token_ids, f"encode({shown(text)})")
             chat = Chat(messages=[{"role": "user", "content": text}])
-            token_ids = _accepted(text, lambda chat=chat: tokenizer.render_chat(chat))  # type: ignore[misc]
-            _check_range(tokenizer, token_ids, f"render_chat with {shown(text)}")
+            token_ids = _accepted(text, partial(tokenizer.render_chat, chat))
+            check_range(tokenizer, token_ids, f"render_chat with {shown(text)}")
 
     def test_a_chat_becomes_ids_of_the_vocabulary(self) -> None:
         tokenizer = self._chatty_tokenizer()
         for prompt in (True, False):
             for content in NASTY_TEXTS:
                 chat = Chat(messages=[{"role": "user", "content": content}], add_generation_prompt=prompt)
-                _check_range(tokenizer, tokenizer.render_chat(chat), f"render_chat with {shown(content)}")
+                check_range(tokenizer, tokenizer.render_chat(chat), f"render_chat with {shown(content)}")
 
     def test_what_a_user_says_never_becomes_a_special_token(self) -> None:
         tokenizer = self._chatty_tokenizer()
-        expected = _special_tokens_of(tokenizer, "hello")
+        expected = special_tokens_of(tokenizer, "hello")
         for text in tokenizer.special_tokens:
             half = len(text) // 2
             for content in (text, f"hello{text}hello", f"{text[:half]}{text}{text[half:]}", f"{text}\n{text}"):
-                found = _special_tokens_of(tokenizer, content)
+                found = special_tokens_of(tokenizer, content)
                 assert found == expected, (
                     f"a user who says {shown(content)} gets special tokens {dict(found)} into the prompt, hello gives "
                     f"{dict(expected)}: encode what users say as plain text, so that nobody can fake a turn"
@@ -216,14 +220,6 @@ class TokenizerConformance:
         return tokenizer
 
 
-def _check_range(tokenizer: Tokenizer, token_ids: Sequence[int], what: str) -> None:
-    for token in token_ids:
-        assert isinstance(token, int), f"{what} holds {token!r}; token ids are ints"
-        assert 0 <= token < tokenizer.vocab_size, (
-            f"{what} holds {token}; token ids are 0 to vocab_size - 1, which is {tokenizer.vocab_size - 1}"
-        )
-
-
 def _accepted(text: str, call: Callable[[], list[int]]) -> list[int]:
     """The tokens, or nothing if the text is refused as it may be."""
     try:
@@ -236,46 +232,6 @@ def _accepted(text: str, call: Callable[[], list[int]]) -> list[int]:
         ) from error
 
 
-def _plain_texts(tokenizer: Tokenizer) -> Iterator[str]:
-    return (text for text in NASTY_TEXTS if not any(special in text for special in tokenizer.special_tokens))
-
-
-def _some_tokens(tokenizer: Tokenizer) -> list[int]:
-    """Every token, or those of a large vocabulary at equal distances, and the special ones."""
-    step = -(-tokenizer.vocab_size // SAMPLED_TOKENS)
-    special = {*tokenizer.special_tokens.values(), *tokenizer.eos_token_ids}
-    return sorted({*range(0, tokenizer.vocab_size, step), tokenizer.vocab_size - 1, *special})
-
-
-def _token_lists(tokenizer: Tokenizer) -> Iterator[list[int]]:
-    """Tokens of texts, of texts that end in mid-character, with special tokens in between, and any at random."""
-    special = sorted(tokenizer.special_tokens.values())
-    for text in NASTY_TEXTS:
-        token_ids = tokenizer.encode(text)
-        yield token_ids
-        yield token_ids[: len(token_ids) // 2]
-        if special:
-            draw = random.Random(len(text))
-            yield [
-                token for pair in zip(token_ids, draw.choices(special, k=len(token_ids)), strict=True) for token in pair
-            ]
-    draw = random.Random(0)
-    tokens = _some_tokens(tokenizer)
-    for length in (5, 20, 60) * 4:
-        yield draw.choices(tokens, k=length)
-
-
 def _round_trip(tokenizer: Tokenizer, text: str) -> tuple[list[int], str]:
     token_ids = tokenizer.encode(text)
     return token_ids, tokenizer.decode(token_ids)
-
-
-def _special_tokens_of(tokenizer: Tokenizer, content: str) -> Counter[int]:
-    """How often each special token is in a chat where the user says `content`."""
-    special = set(tokenizer.special_tokens.values())
-    chat = Chat(messages=[{"role": "user", "content": content}])
-    return Counter(token for token in tokenizer.render_chat(chat) if token in special)
-
-
-def _brief(token_ids: Sequence[int]) -> str:
-    return f"tokens {list(token_ids)}" if len(token_ids) <= 12 else f"tokens {list(token_ids[:12])}..."
