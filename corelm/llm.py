@@ -16,7 +16,7 @@ from corelm.contracts.tokenizer import Chat
 from corelm.engine.request import Request
 from corelm.engine.streams import merge
 from corelm.engine.worker import Worker
-from corelm.errors import BatchError, CorelmError, EngineDeadError, InvalidRequestError
+from corelm.errors import BatchError, CorelmError, EngineDeadError, InvalidRequestError, PolicyError
 from corelm.outputs import RequestOutput
 from corelm.sampling import SamplingParams
 
@@ -125,7 +125,12 @@ class LLM:
         batch = Batch({item.number: n for item, n in zip(requests, choices, strict=True) if isinstance(item, Request)})
         try:
             for request in accepted:
-                self._engine.add(request)
+                try:
+                    self._engine.add(request)
+                except PolicyError:
+                    raise
+                except (ValueError, CorelmError) as error:
+                    batch.enter(request.number, error if isinstance(error, CorelmError) else CorelmError(str(error)))
             with tqdm(total=len(requests), unit="req", disable=not self._show) as bar:
                 bar.update(len(requests) - len(accepted))
                 while self._engine.has_work:

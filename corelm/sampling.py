@@ -10,6 +10,7 @@ from corelm.errors import InvalidRequestError
 MAX_STOP_STRINGS = 16
 MAX_STOP_LENGTH = 1024
 MAX_BAD_WORDS = 256
+MAX_BAD_WORD_LENGTH = 64
 MAX_TOKEN_IDS = 4096
 """Most entries of `logit_bias` and `allowed_token_ids`."""
 MAX_LOGITS_PROCESSORS = 16
@@ -44,14 +45,14 @@ def check_float(param: str, value: Any, low: float, high: float, *, open_low: bo
         raise refuse(param, f"must be a finite number in {bracket}{low:g}, {high:g}]")
 
 
-def _check_texts(param: str, value: Any, most: int) -> None:
+def _check_texts(param: str, value: Any, most: int, longest: int) -> None:
     if not isinstance(value, tuple | list) or len(value) > most:
         raise refuse(param, f"must be a list of at most {most} strings")
     for text in value:
         if not isinstance(text, str):
             raise refuse(param, f"must hold strings, not {type(text).__name__}")
-        if not 0 < len(text) <= MAX_STOP_LENGTH:
-            raise refuse(param, f"strings must have 1 to {MAX_STOP_LENGTH} characters")
+        if not 0 < len(text) <= longest:
+            raise refuse(param, f"strings must have 1 to {longest} characters")
 
 
 def _check_token_ids(param: str, value: Any, most: int) -> None:
@@ -75,7 +76,7 @@ class BeamSearch(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_int("beam.width", self.width, 1, MAX_BEAM_WIDTH)
         check_float("beam.length_penalty", self.length_penalty, -10.0, 10.0)
-        if self.early_stopping not in (True, False, "never"):
+        if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
             raise refuse("beam.early_stopping", 'must be true, false or "never"')
 
 
@@ -110,7 +111,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     allowed_token_ids: tuple[int, ...] | None = None
     """Sample nothing but these."""
     bad_words: tuple[str, ...] = ()
-    """Texts that may not be generated, as their own tokens, at the beginning of a word or within one."""
+    """Texts of at most 64 characters that may not be generated, at the beginning of a word or within one."""
     logits_processors: Mapping[str, Any] = {}
     """Logits processors to use, at most 16 of those the engine has, by name, each with its argument: what JSON can say.
     They follow masks and penalties, in the order of the engine's setting."""
@@ -125,7 +126,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     stop_token_ids: tuple[int, ...] = ()
     """Generation ends at any of these tokens, besides the model's own end tokens."""
     include_stop_str_in_output: bool = False
-    """Return the stop string, or the text of the token that ended the output, as well."""
+    """Return the stop string, or the text of the token that ended the output, as well. Special tokens show only without
+    `skip_special_tokens`."""
     ignore_eos: bool = False
     """Do not end at the model's end tokens (benchmarks)."""
     skip_special_tokens: bool = True
@@ -180,7 +182,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
             _check_token_ids("allowed_token_ids", self.allowed_token_ids, MAX_TOKEN_IDS)
             if not self.allowed_token_ids:
                 raise refuse("allowed_token_ids", "must not be empty")
-        _check_texts("bad_words", self.bad_words, MAX_BAD_WORDS)
+        _check_texts("bad_words", self.bad_words, MAX_BAD_WORDS, MAX_BAD_WORD_LENGTH)
         processors = self.logits_processors
         if not isinstance(processors, Mapping) or len(processors) > MAX_LOGITS_PROCESSORS:
             raise refuse("logits_processors", f"must map at most {MAX_LOGITS_PROCESSORS} names to arguments")
@@ -191,7 +193,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         check_int("min_tokens", self.min_tokens, 0, 2**31 - 1)
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise refuse("min_tokens", f"must be at most max_tokens, which is {self.max_tokens}")
-        _check_texts("stop", self.stop, MAX_STOP_STRINGS)
+        _check_texts("stop", self.stop, MAX_STOP_STRINGS, MAX_STOP_LENGTH)
         _check_token_ids("stop_token_ids", self.stop_token_ids, MAX_STOP_STRINGS)
 
     def _check_beam(self, beam: BeamSearch) -> None:

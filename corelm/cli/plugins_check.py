@@ -58,7 +58,7 @@ def _explain_absence(host: PluginHost, name: str) -> str:
 
 def _model_clause(registration: Registration, settings: Settings) -> str:
     needed = registration.kind in ("executor", "tokenizer")
-    return f" with model {settings.model!r} (choose another with --model)" if needed else ""
+    return f" with model {settings.model!r} (--model chooses another; a small one is quick)" if needed else ""
 
 
 def _checked(suite: object) -> Iterator[CheckResult]:

@@ -96,7 +96,7 @@ class RequestFinished(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     cached_tokens: int
     """Prompt tokens that the prefix cache had."""
     completion_tokens: int
-    """Over all choices."""
+    """Tokens generated for it, those of choices and beams that were not returned included."""
     options: RequestOptions
     timeline: RequestTimeline
 

@@ -77,10 +77,10 @@ class ServedTokens(NamedTuple):
 class SchedulingPolicy:
     """Override `key` for an order that is fixed on arrival, or `order` for one that changes with time.
 
-    Calls come from the engine's thread between steps; a slow policy slows every step. What a policy does wrong (raising,
-    naming ids it was not asked about, letting nobody run for 10 s, taking more than 1 s) is logged with its plugin's
-    name, and first come, first served decides instead for that step; with the setting ``policy_errors=fail`` it ends
-    the engine.
+    Calls come from the engine's thread between steps; a slow policy slows every step. What a policy does wrong
+    (raising, naming ids it was not asked about, letting nobody run for 10 s, taking more than 1 s) is logged with its
+    plugin's name, and first come, first served decides instead for that step; with the setting ``policy_errors=fail``
+    it ends the engine.
     """
 
     def key(self, request: RequestView) -> Any:

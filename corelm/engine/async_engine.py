@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import msgspec
+
 from corelm.contracts.executor import ExecutorInfo, Progress
 from corelm.contracts.frontend import EngineStatus, ModelCard, Prompt, RequestOptions
 from corelm.contracts.observer import EngineInfo
@@ -40,6 +42,7 @@ SHUTDOWN_S = 5.0
 LOADING_SHUTDOWN_S = 0.5
 
 TOKENIZER_THREADS = 2
+MAX_HUNG_TOKENIZERS = 8
 
 
 class AsyncEngine:
@@ -76,6 +79,9 @@ class AsyncEngine:
         self._loading = False
         self._snapshot = EngineSnapshot()
         self._tracker = RequestTracker()
+        self._hung_tokenizers = 0
+        self._preparing = 0
+        """Requests that are being tokenised and checked."""
         self._taken = 0
         """New requests that the running turn took and no snapshot counts yet."""
         self._thread = Worker("corelm-engine")
@@ -128,18 +134,21 @@ class AsyncEngine:
         """Check and queue a request; see `corelm.api.EngineClient`."""
         self._check_serving()
         intake = self._loaded().intake
-        if self._num_waiting >= self._max_waiting:
+        if self._preparing + self._tracker.num_new + self._taken + self._snapshot.queued >= self._max_waiting:
             raise QueueFullError(f"{self._max_waiting} requests wait already; try again later")
         stream = self._tracker.open(request_id or uuid.uuid4().hex, params.n)
         prepare = partial(
             intake.prepare, prompt, params, request_id=stream.request_id, arrival=time.monotonic(), options=options
         )
+        self._preparing += 1
         try:
             request = await self._tokenized(prepare)
             self._check_serving()
         except BaseException:
             self._tracker.discard(stream)
             raise
+        finally:
+            self._preparing -= 1
         self._tracker.enqueue(stream, request)
         return stream
 
@@ -155,15 +164,11 @@ class AsyncEngine:
         """See `corelm.api.EngineClient`."""
         return list(map(self._loaded().intake.tokenizer.token_bytes, token_ids))
 
-    @property
-    def _num_waiting(self) -> int:
-        return self._snapshot.waiting + self._taken + self._tracker.num_new
-
     def stats(self) -> EngineStats:
         now = self._snapshot
         return EngineStats(
             running=now.running,
-            waiting=self._num_waiting,
+            waiting=now.waiting + self._taken + self._tracker.num_new,
             total_blocks=now.total_blocks,
             free_blocks=now.free_blocks,
             finished=dict(self._tracker.finished),
@@ -216,11 +221,24 @@ class AsyncEngine:
             self._built.shutdown()
 
     async def _tokenized(self, prepare: Callable[[], Request]) -> Request:
+        future = self._tokenizing.submit(prepare)
         try:
             async with asyncio.timeout(self._iteration_timeout_s):
-                return await asyncio.wrap_future(self._tokenizing.submit(prepare))
+                return await asyncio.wrap_future(future)
         except TimeoutError as error:
+            if future.done() and not future.cancelled():
+                raise
+            if not future.cancelled():  # it did not only wait for others
+                self._give_up_tokenizing()
             raise RequestFailedError("the prompt could not be tokenised within the iteration timeout") from error
+
+    def _give_up_tokenizing(self) -> None:
+        """Let another thread tokenise in place of one that hangs; too many of them are a failure of the engine."""
+        self._hung_tokenizers += 1
+        if self._hung_tokenizers < MAX_HUNG_TOKENIZERS:
+            self._tokenizing.replace_thread()
+        elif self.failure is None:
+            self._fail(EngineDeadError(f"the tokenizer did not return from {MAX_HUNG_TOKENIZERS} calls"))
 
     def _loaded(self) -> Engine:
         if self._engine is None:
@@ -276,7 +294,8 @@ class AsyncEngine:
         logger.error("%s", error, exc_info=error.__cause__)
         self.failure = error
         self.status = "errored"
-        self._snapshot = EngineSnapshot(total_blocks=self._snapshot.total_blocks)
+        now = self._snapshot
+        self._snapshot = msgspec.structs.replace(now, running=0, waiting=0, queued=0, free_blocks=now.total_blocks)
         self._taken = 0
         self._tracker.fail_all(error)
         self._observing.failed(str(error))

@@ -66,9 +66,10 @@ class BeamRequest(Request):
             return []
         if self._select(sequences):
             return []
+        outputs = self._outputs()
         for beam in list(self.sequences.values()):
             sequences.retire(beam)
-        return self._outputs()
+        return outputs
 
     def _select(self, sequences: Sequences) -> bool:
         """End a round; whether there is another one."""

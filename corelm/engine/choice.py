@@ -1,12 +1,12 @@
 """One choice of a request: from tokens to outputs, and when it ends."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from corelm.contracts.tokenizer import IncrementalDecoder
-from corelm.engine.stopping import StopMatcher
+from corelm.engine.stopping import StopMatcher, StopString
 from corelm.outputs import FinishReason, RequestOutput, TokenLogprobs
 from corelm.sampling import SamplingParams
-from corelm.scheduler.sequence import Sequence
+from corelm.scheduler.sequence import Sequence as ScheduledSequence
 
 
 class Choice:
@@ -16,9 +16,10 @@ class Choice:
         self,
         request_id: str,
         index: int,
-        sequence: Sequence,
+        sequence: ScheduledSequence,
         decoder: IncrementalDecoder,
         params: SamplingParams,
+        stop: Sequence[StopString],
         stop_tokens: Mapping[int, str | int],
     ) -> None:
         self.index = index
@@ -30,8 +31,8 @@ class Choice:
         """Those of the whole prompt, until the first output takes them along."""
         self._request_id = request_id
         self._decoder = decoder
-        self._matcher = StopMatcher(params.stop, include=params.include_stop_str_in_output)
-        self._has_stops = bool(params.stop)
+        self._matcher = StopMatcher(stop, include=params.include_stop_str_in_output)
+        self._has_stops = bool(stop)
         self._stop_tokens = stop_tokens
         """Tokens that end the choice, each with the stop reason to report."""
         self._show_stop_token = params.include_stop_str_in_output
@@ -84,10 +85,12 @@ class Choice:
     ) -> RequestOutput:
         self.finished = finish is not None
         used: tuple[TokenLogprobs, ...] | None = None
-        if self._sums_logprobs:
-            used = tuple((logprobs or ())[: len(token_ids)])
+        if logprobs is not None:
+            used = tuple(logprobs[: len(token_ids)])
             self.cumulative_logprob += sum(entry.logprob for entry in used)
         prompt_logprobs, self.prompt_logprobs = self.prompt_logprobs, None
+        if prompt_logprobs is not None and None in prompt_logprobs[1:]:
+            raise RuntimeError("the executor left out log-probabilities of the prompt")
         return RequestOutput(
             request_id=self._request_id,
             index=self.index,

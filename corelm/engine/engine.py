@@ -14,8 +14,8 @@ from corelm.engine.intake import Intake
 from corelm.engine.journal import Journal
 from corelm.engine.observing import Observing
 from corelm.engine.request import Request
-from corelm.errors import CorelmError, RequestFailedError
-from corelm.outputs import RequestOutput
+from corelm.errors import CorelmError, PolicyError, RequestFailedError
+from corelm.outputs import RequestOutput, TokenLogprobs
 from corelm.scheduler.scheduler import Scheduler
 from corelm.scheduler.sequence import Sequence
 
@@ -32,6 +32,8 @@ class EngineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     running: int = 0
     waiting: int = 0
+    queued: int = 0
+    """Requests of which no sequence has run yet."""
     total_blocks: int = 0
     free_blocks: int = 0
     preemptions: int = 0
@@ -121,6 +123,7 @@ class Engine:
         return EngineSnapshot(
             running=self._scheduler.num_running,
             waiting=self._scheduler.num_waiting,
+            queued=self._scheduler.num_queued,
             total_blocks=pool.num_blocks,
             free_blocks=pool.num_free,
             preemptions=self._scheduler.preemptions,
@@ -169,6 +172,7 @@ class Engine:
                 self._advance(sequence, tokens, result, emissions)
         for seq_id, reason in result.errors.items():
             if (request := self._owner.get(seq_id)) is not None:
+                self._scheduler.distrust(request.sequences[seq_id])
                 self.abort([request.number], "error")
                 emissions.append((request.number, RequestFailedError(reason)))
         self.journal.flush()
@@ -177,16 +181,20 @@ class Engine:
     def _advance(self, sequence: Sequence, tokens: list[int], result: StepResult, emissions: list[Emission]) -> None:
         self._generation_tokens += len(tokens)
         request = self._owner[sequence.seq_id]
-        logprobs = None if sequence.sampling.logprobs is None else result.logprobs.get(sequence.seq_id)
+        logprobs = None
         try:
+            if sequence.sampling.logprobs is not None:
+                logprobs = _checked(result.logprobs.get(sequence.seq_id, []), len(tokens))
             outputs = request.advance(self, sequence, tokens, logprobs)
+        except PolicyError:
+            raise
         except Exception as error:
             logger.exception("request %s failed while its output was made", request.request_id)
             self.abort([request.number], "error")
             emissions.append((request.number, RequestFailedError(f"the output could not be made: {error}")))
             return
         if self.journal.active:
-            self.journal.advanced(request, tokens, outputs)
+            self.journal.advanced(request, tokens)
         if not request.sequences:
             self.journal.ended(request, outputs[-1].finish_reason or "stop")
         emissions += [(request.number, output) for output in outputs]
@@ -196,6 +204,12 @@ class Engine:
             entries = result.prompt_logprobs.get(item.seq_id)
             if entries and (request := self._owner.get(item.seq_id)) is not None:
                 request.enter_prompt_logprobs(item.start + 1, entries)
+
+
+def _checked(logprobs: list[TokenLogprobs], count: int) -> list[TokenLogprobs]:
+    if len(logprobs) != count:
+        raise RuntimeError(f"the executor gave {len(logprobs)} log-probabilities for {count} tokens")
+    return logprobs
 
 
 def _check(plan: StepPlan, result: StepResult) -> None:

@@ -15,6 +15,7 @@ from corelm.engine.beam import BeamRequest
 from corelm.engine.choice import Choice
 from corelm.engine.prompts import PromptReader
 from corelm.engine.request import BestOfRequest, GroupRequest, Request, SingleRequest
+from corelm.engine.stopping import stop_strings
 from corelm.errors import InvalidRequestError
 from corelm.sampling import MAX_LOGPROBS, SEED_RANGE, SamplingParams
 from corelm.scheduler.sequence import Sequence
@@ -84,12 +85,14 @@ class Intake:
     def _request(
         self, request_id: str, params: SamplingParams, first: Sequence, stop_tokens: Mapping[int, str | int]
     ) -> Request:
+        stop = stop_strings(params.stop)
+
         def choose(index: int, sequence: Sequence) -> Choice:
             decoder = self.tokenizer.decoder(
                 skip_special_tokens=params.skip_special_tokens,
                 spaces_between_special_tokens=params.spaces_between_special_tokens,
             )
-            return Choice(request_id, index, sequence, decoder, params, stop_tokens)
+            return Choice(request_id, index, sequence, decoder, params, stop, stop_tokens)
 
         branch = partial(self._branch, request_id)
         if params.beam is not None:

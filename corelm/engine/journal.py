@@ -1,6 +1,6 @@
 """Turns what the engine does into events and timelines. Lives in the engine's thread."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from corelm.contracts.executor import StepPlan
 from corelm.contracts.observer import (
@@ -16,7 +16,6 @@ from corelm.contracts.observer import (
 from corelm.engine.observing import Observing
 from corelm.engine.request import Request
 from corelm.engine.timeline import Timeline
-from corelm.outputs import RequestOutput
 
 
 class Journal:
@@ -57,9 +56,10 @@ class Journal:
         if not self._observing.active:
             return
         now = self._submitted[plan.step_id] = self._clock()
+        started = {start.seq_id for start in plan.started}
         for seq_id in plan.released:
             if (request := owner.get(seq_id)) is not None:
-                self._preempted(request, swapped=bool(request.sequences[seq_id].swap_ids), now=now)
+                self._preempted(request, started, swapped=bool(request.sequences[seq_id].swap_ids), now=now)
         for start in plan.started:
             request = owner[start.seq_id]
             entry = self._entries.get(request.number)
@@ -82,11 +82,11 @@ class Journal:
             )
         )
 
-    def advanced(self, request: Request, token_ids: Sequence[int], outputs: Iterable[RequestOutput]) -> None:
-        """A sequence of a request got tokens from the step that was collected; `outputs` are for its client."""
+    def advanced(self, request: Request, token_ids: Sequence[int]) -> None:
+        """A sequence of a request got tokens from the step that was collected."""
         if (entry := self._entries.get(request.number)) is None:
             return
-        entry.completion_tokens += sum(len(output.token_ids) for output in outputs)
+        entry.completion_tokens += len(token_ids)
         if token_ids and entry.timeline.first_token(self._collected):
             self._events.append(FirstToken(time=self._collected, request_id=request.request_id))
 
@@ -114,9 +114,9 @@ class Journal:
             events, self._events = self._events, []
             self._observing.publish(events)
 
-    def _preempted(self, request: Request, *, swapped: bool, now: float) -> None:
+    def _preempted(self, request: Request, started: Container[int], *, swapped: bool, now: float) -> None:
         entry = self._entries.get(request.number)
-        if entry is None or any(sequence.block_ids for sequence in request.sequences.values()):
+        if entry is None or any(s.block_ids for s in request.sequences.values() if s.seq_id not in started):
             return
         if entry.timeline.preempted(now):
             self._events.append(RequestPreempted(time=now, request_id=request.request_id, swapped=swapped))

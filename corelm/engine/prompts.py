@@ -51,7 +51,8 @@ class PromptReader:
         """Tokens of the prompt to keep; None for all."""
         if params.truncate_prompt_tokens != -1:
             return params.truncate_prompt_tokens
-        return max(self.max_len - (1 if params.max_tokens is None else params.max_tokens), 1)
+        wanted = max(params.min_tokens, 1) if params.max_tokens is None else params.max_tokens
+        return max(self.max_len - wanted, 1)
 
     def _tokens(self, prompt: Prompt, param: str, keep: int | None) -> list[int]:
         if isinstance(prompt, str):

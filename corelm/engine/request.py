@@ -52,7 +52,8 @@ class Request(ABC):
     def enter_prompt_logprobs(self, start: int, entries: list[TokenLogprobs]) -> None:
         """Keep the log-probabilities of the prompt tokens from position `start` on."""
         if self._prompt_logprobs is not None:
-            self._prompt_logprobs[start : start + len(entries)] = entries
+            for position, entry in enumerate(entries[: self.first.prompt_len - start], start):
+                self._prompt_logprobs[position] = entry
 
 
 class SingleRequest(Request):

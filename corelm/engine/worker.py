@@ -32,10 +32,15 @@ class Worker:
         if not self._started:
             self._started = True
             for _ in range(self._threads):
-                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+                self._start_thread()
         future: futures.Future[T] = futures.Future()
         self._calls.put((future, call))
         return future
+
+    def replace_thread(self) -> None:
+        """Start another thread in place of one whose call does not return."""
+        self._threads += 1
+        self._start_thread()
 
     def close(self) -> None:
         """End the threads after the calls that were queued."""
@@ -43,6 +48,9 @@ class Worker:
             self._closed = True
             for _ in range(self._threads):
                 self._calls.put(None)
+
+    def _start_thread(self) -> None:
+        threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
     def _run(self) -> None:
         while (item := self._calls.get()) is not None:

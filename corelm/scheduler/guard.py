@@ -51,6 +51,8 @@ class PolicyGuard:
 
     def arrival_key(self, request: RequestView) -> Any:
         """The key of a request that arrives. The policy may refuse it with a `CorelmError` or `ValueError`."""
+        if self._rests():
+            return None
         try:
             return self._timed(lambda: self._policy.key(request))
         except (CorelmError, ValueError):

@@ -108,8 +108,7 @@ class KVMemory:
     def distrust(self, sequence: Sequence) -> None:
         """Take a sequence's blocks out of the prefix cache: what they hold may be what made it fail."""
         if self._cache is not None:
-            for block in sequence.block_ids:
-                self._cache.discard(block)
+            self._cache.discard_hashes(sequence.block_hashes)
 
     def take_operations(self) -> dict[str, BlockPairs]:
         """The plan's fields for the block operations since the last call."""

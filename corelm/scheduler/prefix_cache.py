@@ -49,6 +49,12 @@ class PrefixCache:
         if self._block_of.setdefault(digest, block) == block:
             self._hash_of[block] = digest
 
+    def discard_hashes(self, hashes: Iterable[bytes]) -> None:
+        """Forget the blocks with these hashes, as far as they are known."""
+        for digest in hashes:
+            if (block := self._block_of.pop(digest, None)) is not None:
+                del self._hash_of[block]
+
     def discard(self, block: int) -> None:
         """Forget what `block` holds, if it is known."""
         if (digest := self._hash_of.pop(block, None)) is not None:

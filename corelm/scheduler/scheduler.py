@@ -41,6 +41,8 @@ class Scheduler:
         # Every running sequence can then compute at least one token in every step.
         self.max_num_seqs = min(max_num_seqs, max_num_batched_tokens)
         self.max_num_batched_tokens = max_num_batched_tokens
+        self.num_queued = 0
+        """First sequences of requests that have not run yet."""
         self.preemptions = 0
         self.swaps = 0
         self.prompt_tokens = 0
@@ -71,13 +73,13 @@ class Scheduler:
         sequence.probe = self.memory.cached_tokens
         sequence.key = self.policy.arrival_key(sequence.view)
         self._waiting.push(sequence)
+        self.num_queued += 1
 
     def fork(self, parent: Sequence, child: Sequence) -> None:
         """Let `child`, whose tokens begin like its parent's, run at once on shared blocks, or else wait."""
         child.probe = self.memory.cached_tokens
         child.cached_tokens = parent.cached_tokens
         if self._can_fork and len(self._running) < self.max_num_seqs and self.memory.fork(parent, child, self._reserve):
-            child.key = self.policy.key(child.view)
             self._running[child.seq_id] = child
         else:
             self._queue(child)
@@ -97,6 +99,7 @@ class Scheduler:
             return
         if not self._parked.pop(sequence.seq_id, None):
             self._waiting.remove(sequence)
+        self.num_queued -= sequence.cached_tokens is None
         self.memory.forget_swapped(sequence)
 
     def schedule(self) -> StepPlan | None:
@@ -142,12 +145,12 @@ class Scheduler:
                 continue
             sequence.in_flight -= item.sample
             end = item.start + item.num_tokens
-            if item.seq_id in result.errors:
-                self.memory.distrust(sequence)
-            elif end // size > item.start // size:
+            if end // size > item.start // size and item.seq_id not in result.errors:
                 self.memory.remember(sequence, item.start, end)
             if self.policy.accounts:
-                prompt = 0 if sequence.preemptions else max(min(end, sequence.prompt_len) - item.start, 0)
+                charged = max(item.start, sequence.charged)
+                sequence.charged = max(end, charged)
+                prompt = max(min(end, sequence.prompt_len) - charged, 0)
                 served.append(ServedTokens(sequence.view, prompt, len(tokens)))
             if tokens:
                 sequence.token_ids.extend(tokens)
@@ -157,6 +160,10 @@ class Scheduler:
                 yield sequence, tokens
         if served:
             self.policy.served(served)
+
+    def distrust(self, sequence: Sequence) -> None:
+        """A sequence failed, perhaps by what its blocks hold: nobody else shall use them."""
+        self.memory.distrust(sequence)
 
     def check_integrity(self) -> None:
         """Raise `AssertionError` if the bookkeeping contradicts itself. For tests and debug runs."""
@@ -189,20 +196,16 @@ class Scheduler:
             if self.preemptions > before and seq_id not in running:
                 continue
             num_blocks = len(sequence.block_ids)
-            if computed < num_blocks * size and sequence.num_sent == num_blocks:
+            if computed < num_blocks * size and sequence.num_sent == num_blocks and sequence.max_tokens:
                 slices[seq_id] = SequenceSlice(seq_id=seq_id, start=computed, num_tokens=1, sample=True)
                 sequence.num_computed = computed + 1
                 sequence.in_flight += 1
                 draft.budget -= 1
                 continue
-            if computed == num_blocks * size:
-                self._make_room(sequence, draft)
-                if seq_id not in running:
-                    continue
-                self.memory.grow(sequence)
-            draft.add(sequence)
+            if self._has_room(sequence, draft):
+                draft.add(sequence)
         for sequence in prefills:
-            if draft.budget and sequence.seq_id in running:
+            if draft.budget and sequence.seq_id in running and self._has_room(sequence, draft):
                 draft.add(sequence)
 
     def _is_stuck(self) -> bool:
@@ -215,12 +218,20 @@ class Scheduler:
         """Whether a sequence cannot be planned before its tokens in flight are known."""
         return sequence.lockstep or sequence.num_output + sequence.in_flight >= sequence.max_tokens
 
-    def _make_room(self, sequence: Sequence, draft: Draft) -> None:
-        """Preempt until a block is free or `sequence` itself lost its place. Victims may be in the draft already."""
-        while not self.memory.pool.num_free and sequence.seq_id in self._running:
-            victim = self._victim()
-            draft.withdraw(victim)
-            self._preempt(victim)
+    def _has_room(self, sequence: Sequence, draft: Draft) -> bool:
+        """Give a sequence the blocks it lacks for its known tokens; False if it lost its place instead.
+
+        Others are preempted until blocks are free. Victims may be in the draft already.
+        """
+        while len(sequence.block_ids) * self.memory.block_size < len(sequence.token_ids) + sequence.in_flight:
+            while not self.memory.pool.num_free:
+                victim = self._victim()
+                draft.withdraw(victim)
+                self._preempt(victim)
+                if victim is sequence:
+                    return False
+            self.memory.grow(sequence)
+        return True
 
     def _victim(self) -> Sequence:
         by_id = {sequence.request_id: sequence for sequence in self._running.values()}
@@ -254,6 +265,7 @@ class Scheduler:
                 return
             if sequence.cached_tokens is None:
                 sequence.cached_tokens = sequence.num_computed
+                self.num_queued -= 1
                 self.prompt_tokens += sequence.prompt_len
                 self.cached_tokens += sequence.num_computed
             self._waiting.remove(sequence)

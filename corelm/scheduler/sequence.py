@@ -16,6 +16,7 @@ class Sequence:
         "block_hashes",
         "block_ids",
         "cached_tokens",
+        "charged",
         "end_token_ids",
         "epoch",
         "in_flight",
@@ -83,6 +84,8 @@ class Sequence:
         """Of its full blocks, as far as the prefix cache was asked about them."""
         self.cached_tokens: int | None = None
         """Prompt tokens that did not have to be computed when the sequence first ran; None before."""
+        self.charged = 0
+        """Positions that the policy was told of as served."""
         self.preemptions = 0
         self.key: Any = None
         self.probe: Callable[[Sequence], int] = lambda sequence: 0

@@ -6,6 +6,9 @@ from typing import Any
 
 from corelm.scheduler.sequence import Sequence
 
+Entry = tuple[Any, float, int, Sequence]
+"""Key, arrival, seq_id, and the sequence itself."""
+
 
 class WaitingQueue:
     """A heap with removal from anywhere. Push and pop cost O(log n).
@@ -15,24 +18,25 @@ class WaitingQueue:
 
     def __init__(self, on_incomparable: Callable[[Exception], None]) -> None:
         self._on_incomparable = on_incomparable
-        self._heap: list[tuple[Any, float, int, Sequence]] = []
-        self._members: dict[int, Sequence] = {}
+        self._heap: list[Entry] = []
+        self._members: dict[int, Entry] = {}
+        """The entry of each sequence that waits, by seq_id; others in the heap are of sequences taken out."""
 
     def __len__(self) -> int:
         return len(self._members)
 
     def push(self, sequence: Sequence) -> None:
         """Add a sequence whose `key` is set. Equal keys go by arrival, then by id."""
-        self._members[sequence.seq_id] = sequence
+        entry = self._members[sequence.seq_id] = _entry(sequence)
         try:
-            heapq.heappush(self._heap, _entry(sequence))
+            heapq.heappush(self._heap, entry)
         except Exception as error:  # noqa: BLE001 - keys are a policy's
             self._forget_keys(error)
 
     def peek(self) -> Sequence | None:
         """The first sequence, or None."""
         try:
-            while self._heap and self._members.get(self._heap[0][2]) is not self._heap[0][3]:
+            while self._heap and self._members.get(self._heap[0][2]) is not self._heap[0]:
                 heapq.heappop(self._heap)
         except Exception as error:  # noqa: BLE001 - keys are a policy's
             self._forget_keys(error)
@@ -50,25 +54,26 @@ class WaitingQueue:
     def __iter__(self) -> Iterator[Sequence]:
         """All sequences in order. O(n log n): for dynamic policies."""
         try:
-            return iter(sorted(self._members.values(), key=lambda s: (s.key, s.arrival, s.seq_id)))
+            return iter([entry[3] for entry in sorted(self._members.values())])
         except Exception as error:  # noqa: BLE001 - keys are a policy's
             self._forget_keys(error)
-            return iter(sorted(self._members.values(), key=lambda s: (s.arrival, s.seq_id)))
+            return iter([entry[3] for entry in sorted(self._members.values())])
 
     def _rebuild(self) -> None:
-        self._heap = [_entry(sequence) for sequence in self._members.values()]
+        self._heap = list(self._members.values())
         try:
             heapq.heapify(self._heap)
         except Exception as error:  # noqa: BLE001 - keys are a policy's
             self._forget_keys(error)
 
     def _forget_keys(self, error: Exception) -> None:
-        for sequence in self._members.values():
+        for sequence in [entry[3] for entry in self._members.values()]:
             sequence.key = None
-        self._heap = [_entry(sequence) for sequence in self._members.values()]
+            self._members[sequence.seq_id] = _entry(sequence)
+        self._heap = list(self._members.values())
         heapq.heapify(self._heap)
         self._on_incomparable(error)
 
 
-def _entry(sequence: Sequence) -> tuple[Any, float, int, Sequence]:
+def _entry(sequence: Sequence) -> Entry:
     return sequence.key, sequence.arrival, sequence.seq_id, sequence

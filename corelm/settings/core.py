@@ -72,7 +72,8 @@ class Settings(Bootstrap):
     )
     max_num_seqs: PositiveInt = Field(64, description="Most sequences computed in one step.")
     max_waiting: PositiveInt = Field(
-        2048, description="Most requests that may wait; more are refused until some have begun."
+        2048,
+        description="Most requests that may wait, those being tokenised included; more are refused for the time being.",
     )
     max_num_batched_tokens: PositiveInt = Field(
         512, description="Most tokens computed in one step. Fewer let streams flow while long prompts are read."

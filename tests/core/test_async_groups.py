@@ -97,3 +97,31 @@ async def test_more_than_may_wait_are_refused_before_any_work():
 
 async def test_what_tokens_stand_for(engine):
     assert await engine.token_bytes([104, 195, 257]) == [b"h", b"\xc3", b"<eos>"]
+
+
+async def test_a_burst_cannot_pass_the_limit():
+    gate = threading.Event()
+    engine = await start_engine(FakeExecutor(on_step=lambda plan: gate.wait(20)), max_num_seqs=1, max_waiting=10)
+
+    async def ask():
+        try:
+            return await (await engine.generate("a", greedy())).result()
+        except QueueFullError:
+            return None
+
+    tasks = [asyncio.create_task(ask()) for _ in range(200)]
+    await asyncio.sleep(0.1)
+    gate.set()
+    answers = await asyncio.gather(*tasks)
+    assert 10 <= sum(answer is not None for answer in answers) <= 11
+    await engine.stop()
+
+
+async def test_choices_that_wait_do_not_keep_others_out():
+    engine = await start_engine(max_num_seqs=2, max_waiting=3)
+    stream = await engine.generate("a", three(n=20, max_tokens=50))
+    await anext(stream)
+    assert engine.stats().waiting > 3
+    assert (await (await engine.generate("b", greedy())).result()).text == expected_text("b")
+    stream.abort()
+    await engine.stop()

@@ -13,6 +13,7 @@ from corelm.api import (
     EngineStoppedError,
     InvalidRequestError,
     ModelLoadError,
+    RequestFailedError,
     SchedulingPolicy,
     StartupError,
     StepResult,
@@ -230,3 +231,76 @@ def test_a_cache_without_blocks_is_refused():
     engine = create_engine("fake", executor="fake", tokenizer="fake", kv_cache_tokens=5)
     with pytest.raises(ModelLoadError, match=r"num_blocks = 0.*--kv-cache-tokens"):
         asyncio.run(engine.start())
+
+
+async def test_counters_go_on_when_the_engine_fails():
+    def fail_later(plan):
+        if plan.step_id == 5:
+            raise ZeroDivisionError
+
+    engine = await start_engine(FakeExecutor(on_step=fail_later))
+    with pytest.raises(EngineDeadError):
+        await (await engine.generate("a", greedy())).result()
+    stats = engine.stats()
+    assert (stats.running, stats.waiting, stats.free_blocks) == (0, 0, stats.total_blocks)
+    assert (stats.steps, stats.generation_tokens) == (4, 4)
+    await engine.stop()
+
+
+async def test_tokenizations_that_hang_do_not_keep_others_from_theirs():
+    gate = threading.Event()
+
+    class Hangs(FakeTokenizer):
+        def encode(self, text, *, add_special_tokens=True):
+            if text == "hang":
+                gate.wait(20)
+            return super().encode(text)
+
+    engine = await start_engine(tokenizer=Hangs(), iteration_timeout_s=0.2)
+    for _ in range(3):
+        with pytest.raises(RequestFailedError, match="tokenised"):
+            await engine.generate("hang", greedy())
+    assert (await (await engine.generate("a", greedy())).result()).text == expected_text("a")
+    hanging = [engine.generate("hang", greedy()) for _ in range(8)]
+    await asyncio.gather(*hanging, return_exceptions=True)
+    assert engine.status == "errored"
+    assert "tokenizer" in str(engine.failure)
+    gate.set()
+    await engine.stop()
+
+
+async def test_health_is_asked_while_the_engine_is_busy(monkeypatch):
+    monkeypatch.setattr("corelm.engine.engine.HEALTH_INTERVAL_S", 0.0)
+    executor = FakeExecutor()
+
+    def sicken(plan):
+        if plan.step_id == 3:
+            executor.unhealthy = OSError("the device is gone")
+
+    executor.on_step = sicken
+    engine = await start_engine(executor)
+    with pytest.raises(EngineDeadError, match="the device is gone"):
+        await (await engine.generate("a", greedy())).result()
+    await engine.stop()
+
+
+async def test_each_stream_ends_with_an_error_of_its_own():
+    engine = await start_engine(FakeExecutor(on_step=lambda plan: 1 / 0))
+    streams = [await engine.generate("a", greedy()) for _ in range(2)]
+    errors = await asyncio.gather(*(stream.result() for stream in streams), return_exceptions=True)
+    assert errors[0] is not errors[1]
+    await engine.stop()
+
+
+def test_a_sequence_that_failed_is_computed_no_further():
+    class Unlucky(FakeExecutor):
+        def execute(self, plan):
+            result = super().execute(plan)
+            return StepResult(
+                step_id=plan.step_id, token_ids=result.token_ids, errors={item.seq_id: "bad" for item in plan.slices}
+            )
+
+    engine = make_engine(Unlucky())
+    engine.add(engine.intake.prepare("a", greedy(), request_id="a", arrival=0.0))
+    engine.step()
+    assert not engine.has_work

@@ -190,3 +190,106 @@ def test_a_beam_that_the_executor_cannot_compute_is_refused():
     for values in ({"beam": BeamSearch(width=2)}, {"logprobs": 1}, {"n": 1, "best_of": 2}, {"min_tokens": 1}):
         with pytest.raises(InvalidRequestError, match="not supported"):
             engine.intake.prepare("p", greedy(**values), request_id="r", arrival=0.0)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("length", [8, 9, 16, 17, 24])
+def test_no_tokens_at_all_however_the_prompt_is_cut(n, length, depth):
+    engine = make_engine(FakeExecutor(pipeline_depth=depth), max_num_batched_tokens=8)
+    outputs = one(engine, sampled(n, max_tokens=0), "x" * length)
+    assert [(o.token_ids, o.finish_reason, o.completion_tokens) for o in outputs] == [((), "length", 0)] * n
+
+
+def test_seeds_wrap_around():
+    outputs = one(make_engine(), sampled(2, seed=2**63 - 1))
+    assert [output.text for output in outputs] == [solo(2**63 - 1), solo(-(2**63))]
+
+
+def test_best_of_ranks_by_the_mean_and_the_lower_index_wins_ties():
+    """One choice stops early: its sum is the highest, its mean need not be."""
+    every = one(make_engine(), sampled(6, logprobs=0))
+    stop = every[3].text[2]
+    params = {"stop": (stop,), "include_stop_str_in_output": True}
+    cut = one(make_engine(), sampled(6, logprobs=0, **params))
+    assert len({output.completion_tokens for output in cut}) > 1
+    ranked = sorted(cut, key=lambda output: output.cumulative_logprob / output.completion_tokens, reverse=True)
+    best = one(make_engine(), sampled(3, best_of=6, **params))
+    assert [output.text for output in best] == [output.text for output in ranked[:3]]
+    same = one(make_engine(), sampled(2, best_of=4, temperature=0.0))
+    assert [output.index for output in same] == [0, 1]
+
+
+def test_prompt_tokens_of_a_group_count_once():
+    engine = make_engine()
+    one(engine, sampled(4))
+    assert engine.snapshot().prompt_tokens == len(PROMPT)
+
+
+def test_an_executor_may_sample_several_tokens_at_a_time():
+    class Double(FakeExecutor):
+        """Looks one token ahead."""
+
+        def _compute(self, item, result):
+            tokens = super()._compute(item, result)
+            if tokens:
+                held = self._held[item.seq_id]
+                tokens.append(fake_continuation(held.tokens, 1, held.seed)[0])
+                held.tokens.append(tokens[-1])
+            return tokens
+
+    engine = make_engine(Double(num_blocks=14), prefix_cache=False)
+    others = [(f"other {i}", greedy(max_tokens=15), RequestOptions()) for i in range(4)]
+    results = generate(engine, *others)
+    assert [outputs[0].text for outputs in results] == [expected_text(f"other {i}", 15) for i in range(4)]
+    assert engine.snapshot().preemptions > 0
+
+
+@pytest.mark.parametrize(("kept", "wanted"), [(0, "0 log-probabilities for 1 tokens"), (2, "2 log-prob")])
+def test_wrong_numbers_of_logprobs_fail_the_request_alone(kept, wanted):
+    class Sloppy(FakeExecutor):
+        def execute(self, plan):
+            result = super().execute(plan)
+            for seq_id, entries in result.logprobs.items():
+                result.logprobs[seq_id] = (entries * 2)[:kept]
+            return result
+
+    engine = make_engine(Sloppy())
+    bad = engine.intake.prepare("a", greedy(logprobs=0), request_id="bad", arrival=0.0)
+    good = engine.intake.prepare("b", greedy(), request_id="good", arrival=0.0)
+    engine.add(bad)
+    engine.add(good)
+    emissions = dict(engine.step())
+    assert wanted in str(emissions[bad.number])
+    engine.check_integrity()
+    while engine.has_work:
+        engine.step()
+
+
+@pytest.mark.parametrize("change", [lambda entries: entries[1:], lambda entries: []])
+def test_prompt_logprobs_that_are_left_out_fail_the_request(change):
+    class Sloppy(FakeExecutor):
+        def execute(self, plan):
+            result = super().execute(plan)
+            for seq_id, entries in result.prompt_logprobs.items():
+                result.prompt_logprobs[seq_id] = change(entries)
+            return result
+
+    engine = make_engine(Sloppy())
+    request = engine.intake.prepare("abcd", greedy(prompt_logprobs=0), request_id="bad", arrival=0.0)
+    engine.add(request)
+    ((_, error),) = engine.step()
+    assert "left out log-probabilities" in str(error)
+    assert not engine.has_work
+
+
+def test_a_beam_that_cannot_be_told_leaves_nothing(monkeypatch):
+    engine = make_engine()
+    monkeypatch.setattr(type(engine.intake.tokenizer), "decoder", lambda self, **options: 1 / 0)
+    params = SamplingParams(beam=BeamSearch(width=2), max_tokens=2, ignore_eos=True)
+    engine.add(engine.intake.prepare("abcd", params, request_id="bad", arrival=0.0))
+    emissions = [emission for _ in range(4) for emission in engine.step()]
+    assert "could not be made" in str(emissions[-1][1])
+    engine.check_integrity()
+    assert not engine.has_work
+    assert engine.snapshot().free_blocks == engine.snapshot().total_blocks

@@ -83,3 +83,54 @@ def test_requests_get_a_seed_and_ids_that_are_never_used_again(intake):
 def test_priority_is_a_32_bit_integer(intake, priority):
     with pytest.raises(InvalidRequestError, match="priority"):
         intake.prepare("a", greedy(), request_id="r", arrival=0.0, options=RequestOptions(priority=priority))
+
+
+def test_bad_words_stand_alone_and_behind_a_space(intake):
+    request = prepare(intake, "a", bad_words=("no",))
+    assert set(request.first.bad_words) == {tuple(b"no"), tuple(b" no")}
+
+
+@pytest.mark.parametrize("prompt", ["0123456789" * 2, list(b"0123456789" * 2)])
+def test_truncation_keeps_the_end(intake, prompt):
+    assert bytes(prepare(intake, prompt, truncate_prompt_tokens=5).first.token_ids) == b"56789"
+    assert bytes(prepare(intake, prompt, truncate_prompt_tokens=50).first.token_ids) == b"0123456789" * 2
+
+
+def test_truncation_to_what_fits_leaves_room_for_what_is_wanted(intake):
+    prompt = "x" * 1000
+    assert prepare(intake, prompt, truncate_prompt_tokens=-1, max_tokens=10).first.prompt_len == L - 10
+    assert prepare(intake, prompt, truncate_prompt_tokens=-1, max_tokens=None, min_tokens=4).first.prompt_len == L - 4
+    assert prepare(intake, prompt, truncate_prompt_tokens=-1, max_tokens=None).first.prompt_len == L - 1
+
+
+def test_a_truncated_text_is_tokenised_as_if_it_were_whole():
+    """Not cut within what is kept, though far less is encoded."""
+    seen = []
+
+    class Words(FakeTokenizer):
+        max_chars_per_token = 8
+
+        def encode(self, text, *, add_special_tokens=True):
+            seen.append(len(text))
+            return [len(word) for word in text.split(" ")]
+
+    text = " ".join(["a", "bb", "ccc"] * 3000)
+    request = make_intake(Words(), max_model_len=100).prepare(
+        text, greedy(truncate_prompt_tokens=20), request_id="r", arrival=0.0
+    )
+    assert request.first.token_ids == [int(n) for n in "23123123123123123123"]
+    assert seen[0] < 1000
+
+
+@pytest.mark.parametrize(
+    ("params", "param"),
+    [
+        ({"stop_token_ids": (258,)}, "stop_token_ids"),
+        ({"allowed_token_ids": (1, 258)}, "allowed_token_ids"),
+        ({"logit_bias": {999: 1.0}}, "logit_bias"),
+    ],
+)
+def test_ids_outside_the_vocabulary_are_refused_by_name(intake, params, param):
+    with pytest.raises(InvalidRequestError, match="outside the vocabulary") as caught:
+        prepare(intake, "a", **params)
+    assert caught.value.param == param

@@ -182,7 +182,7 @@ def test_several_choices_are_one_request(observed, recorder, params):
     engine.add(prepare(engine, "a", max_tokens=4, ignore_eos=True, **params))
     finish()
     assert recorder.story("a") == [RequestQueued, RequestScheduled, FirstToken, RequestFinished]
-    assert recorder.of(RequestFinished)[0].completion_tokens == 4 * params["n"]
+    assert recorder.of(RequestFinished)[0].completion_tokens == 4 * 3
     assert {event.request_id for event in recorder.all if not isinstance(event, StepFinished)} == {"a"}
 
 
@@ -232,3 +232,30 @@ async def test_the_engine_tells_that_it_failed(recorder):
     assert recorder.reasons == ["the engine failed: ValueError: broken"]
     assert recorder.stopped == 1
     assert stream.finished
+
+
+@pytest.mark.parametrize("swap", [0, 40])
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_every_preemption_is_told_and_counted(observed, recorder, depth, swap):
+    executor = FakeExecutor(num_blocks=12, num_swap_blocks=swap, pipeline_depth=depth)
+    engine, finish = observed(executor)
+    for index in range(6):
+        engine.add(prepare(engine, str(index), f"prompt {index}", max_tokens=20))
+    finish()
+    preemptions = engine.snapshot().preemptions
+    assert preemptions > 0
+    assert len(recorder.of(RequestPreempted)) == preemptions
+    finished = recorder.of(RequestFinished)
+    assert sum(event.timeline.preemptions for event in finished) == preemptions
+    for event in finished:
+        parts = event.timeline
+        total = parts.waiting_s + parts.prefill_s + parts.decode_s + parts.preempted_s
+        assert total == pytest.approx(parts.finished - parts.arrival)
+
+
+def test_a_group_is_preempted_when_none_of_it_runs(observed, recorder):
+    engine, finish = observed(FakeExecutor(num_blocks=14))
+    engine.add(prepare(engine, "group", "the beginning that they share", n=5, max_tokens=24, temperature=1.0, seed=7))
+    finish()
+    assert engine.snapshot().preemptions > 0
+    assert recorder.of(RequestPreempted) == []

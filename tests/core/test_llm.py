@@ -4,7 +4,7 @@ import pytest
 from helpers import expected_text, greedy
 
 from corelm import LLM
-from corelm.api import BatchError, EngineDeadError, InvalidRequestError, SamplingParams
+from corelm.api import BatchError, EngineDeadError, InvalidRequestError, SamplingParams, SchedulingPolicy
 
 
 @pytest.fixture
@@ -64,3 +64,17 @@ def test_it_cannot_be_used_after_a_failed_step_or_close():
     closed.close()
     with pytest.raises(EngineDeadError, match="closed"):
         closed.generate("a", greedy())
+
+
+def test_a_prompt_that_the_policy_refuses_is_one_of_the_errors(monkeypatch):
+    class Picky(SchedulingPolicy):
+        def key(self, request):
+            if request.prompt_tokens > 3:
+                raise InvalidRequestError("too long for me")
+            return request.arrival
+
+    with LLM("fake", executor="fake", tokenizer="fake") as llm:
+        monkeypatch.setattr(llm._engine._scheduler.policy, "_policy", Picky())
+        with pytest.raises(BatchError, match="prompt 1: too long for me") as caught:
+            llm.generate(["abc", "abcdef", "ab"], greedy())
+    assert [isinstance(result, InvalidRequestError) for result in caught.value.results] == [False, True, False]

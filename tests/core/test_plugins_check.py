@@ -148,7 +148,7 @@ def test_kinds_without_a_suite_say_so(corelm):
         (["check", "lame"], "plugin 'lame' (dist-lame 1.0) is not loaded: ImportError: no libfoo"),
         (["check", "cpu"], "plugin 'cpu' (corelm-cpu 0.1.0) is not loaded: not named by plugins"),
         (["check", "watcher", "--colour", "red"], "unknown flag --colour"),
-        (["chck", "watcher"], "no command 'plugins chck'; did you mean 'check'?"),
+        (["checks", "watcher"], "no command 'plugins checks'; did you mean 'check'?"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_exit_code_2(corelm, words, message):

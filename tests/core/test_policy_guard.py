@@ -6,7 +6,7 @@ import pytest
 from helpers import expected_text, greedy, make_engine, start_engine
 from test_scheduler import drive, submit
 
-from corelm.api import EngineDeadError, SchedulingPolicy
+from corelm.api import EngineDeadError, SamplingParams, SchedulingPolicy
 from corelm.testing import FakeExecutor
 
 
@@ -160,3 +160,16 @@ def test_a_slow_policy_is_left_alone_for_a_while():
     clock.now += 21.0
     drive(engine, [submit(engine, "p", "later")])
     assert len(calls) == 2
+
+
+async def test_by_setting_it_ends_the_engine_in_a_fork_too():
+    class Fickle(SchedulingPolicy):
+        def key(self, request):
+            if "#" in request.request_id:
+                raise ZeroDivisionError("no children")
+            return request.arrival
+
+    engine = await start_engine(policy=Fickle(), max_num_seqs=1)
+    with pytest.raises(EngineDeadError, match="no children"):
+        await (await engine.generate("p", SamplingParams(n=3, max_tokens=4))).results()
+    await engine.stop()

@@ -4,14 +4,17 @@ import msgspec
 import pytest
 from helpers import expected_text, greedy, make_engine
 
+from corelm.api import RequestFailedError, RequestOptions, SchedulingPolicy
 from corelm.scheduler.prefix_cache import PrefixCache
 from corelm.testing import FakeExecutor
 
 BLOCK = 4
 
 
-def ask(engine, prompt, count=6):
-    request = engine.intake.prepare(prompt, greedy(max_tokens=count), request_id="r", arrival=0.0)
+def ask(engine, prompt, count=6, **options):
+    request = engine.intake.prepare(
+        prompt, greedy(max_tokens=count), request_id="r", arrival=0.0, options=RequestOptions(**options)
+    )
     engine.add(request)
     text = ""
     while engine.has_work:
@@ -115,3 +118,58 @@ def test_blocks_of_a_sequence_that_failed_are_not_shared():
         engine.step()
         engine.check_integrity()
     assert ask(engine, "the same long beginning")[1] == 0
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+def test_not_even_if_it_lost_its_blocks_while_the_failing_step_ran(depth):
+    """The result comes when the sequence waits again, or runs again elsewhere."""
+
+    class Unlucky(FakeExecutor):
+        def execute(self, plan):
+            result = super().execute(plan)
+            failed = [item.seq_id for item in plan.slices if item.seq_id == 2 and plan.step_id == 12]
+            return msgspec.structs.replace(result, errors=dict.fromkeys(failed, "not finite"))
+
+    class LastGivesWay(SchedulingPolicy):
+        def victim(self, running, now):
+            return running[-1].request_id
+
+    prompts = ["first prompt ", "second one ", "a third "]
+    for num_blocks in range(12, 24):
+        engine = make_engine(Unlucky(num_blocks=num_blocks, pipeline_depth=depth), LastGivesWay())
+        for index, prompt in enumerate(prompts):
+            params = greedy(max_tokens=14)
+            engine.add(engine.intake.prepare(prompt, params, request_id=str(index), arrival=float(index)))
+        failed = False
+        while engine.has_work:
+            failed = any(isinstance(emission, RequestFailedError) for _, emission in engine.step()) or failed
+            engine.check_integrity()
+        if failed:
+            assert ask(engine, prompts[1])[1] == 0
+
+
+def test_salts_keep_prompts_apart():
+    engine = make_engine()
+    prompt = "x" * 20
+    assert ask(engine, prompt, cache_salt="a")[1] == 0
+    assert ask(engine, prompt, cache_salt="b")[1] == 0
+    assert ask(engine, prompt)[1] == 0
+    assert ask(engine, prompt, cache_salt="a")[1] == 16
+
+
+def test_who_opts_out_neither_uses_the_cache_nor_fills_it():
+    engine = make_engine()
+    prompt = "x" * 20
+    assert ask(engine, prompt, prefix_cache=False)[1] == 0
+    assert ask(engine, prompt)[1] == 0
+    assert ask(engine, prompt, prefix_cache=False)[1] == 0
+    assert ask(engine, prompt)[1] == 16
+
+
+def test_the_probe_of_a_view_tells_what_is_cached():
+    engine = make_engine()
+    ask(engine, "x" * 20)
+    request = engine.intake.prepare("x" * 20, greedy(), request_id="r", arrival=0.0)
+    engine.add(request)
+    assert request.first.view.cached_prefix_tokens == 16
+    assert request.first.block_ids == []

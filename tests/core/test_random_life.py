@@ -147,7 +147,7 @@ EVENT = st.one_of(
     st.integers(1, 8),
     st.booleans(),
     st.sampled_from([0, 3, 40]),
-    st.sampled_from([1, 2]),
+    st.sampled_from([1, 2, 3]),
 )
 def test_random_lives(events, policy, num_blocks, budget, max_num_seqs, prefix_cache, swap, depth):
     life = make_life(policy, num_blocks, budget, max_num_seqs, prefix_cache, swap, depth)

@@ -7,6 +7,7 @@ from corelm_fcfs import Priority
 from helpers import expected_text, greedy, make_engine
 
 from corelm.api import PolicyError, RequestOptions, SchedulingPolicy
+from corelm.scheduler.waiting import WaitingQueue
 from corelm.testing import FakeExecutor
 
 ARRIVALS = itertools.count()
@@ -143,3 +144,51 @@ def test_abort_of_waiting_running_unknown_and_finished():
     engine.check_integrity()
     assert not engine.has_work
     assert engine.snapshot().free_blocks == engine.snapshot().total_blocks
+
+
+@pytest.mark.parametrize("swap", [0, 40])
+def test_what_a_preemption_makes_necessary_again_is_not_charged(swap):
+    class Accountant(SchedulingPolicy):
+        def __init__(self):
+            self.prompt, self.output = {}, {}
+
+        def served(self, work):
+            for request, prompt_tokens, output_tokens in work:
+                name = request.request_id
+                self.prompt[name] = self.prompt.get(name, 0) + prompt_tokens
+                self.output[name] = self.output.get(name, 0) + output_tokens
+
+    policy = Accountant()
+    engine = make_engine(FakeExecutor(num_blocks=16, num_swap_blocks=swap), policy, max_num_batched_tokens=8)
+    prompts = {str(i): f"prompt {i} " * 3 for i in range(6)}
+    requests = [submit(engine, prompt, name, max_tokens=20) for name, prompt in prompts.items()]
+    drive(engine, requests)
+    assert engine.snapshot().preemptions > 0
+    cached = sum(request.first.cached_tokens for request in requests)
+    assert sum(policy.prompt.values()) == sum(map(len, prompts.values())) - cached
+    assert set(policy.output.values()) == {20}
+
+
+def test_many_that_leave_do_not_fill_the_queue():
+    engine = make_engine(max_num_seqs=1)
+    submit(engine, "p", "first")
+    engine.step()
+    for i in range(2000):
+        request = submit(engine, "p", str(i))
+        engine.abort([request.number])
+    assert len(engine._scheduler._waiting._heap) < 200
+
+
+def test_a_sequence_that_waits_again_goes_by_its_new_key():
+    queue = WaitingQueue(on_incomparable=lambda error: None)
+    engine = make_engine()
+    first, second = (
+        engine.intake.prepare("p", greedy(), request_id=name, arrival=0.0).first for name in ("first", "second")
+    )
+    first.key, second.key = 1, 2
+    queue.push(first)
+    queue.push(second)
+    queue.remove(first)
+    first.key = 3
+    queue.push(first)
+    assert queue.peek() is second

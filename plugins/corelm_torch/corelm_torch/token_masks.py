@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -41,6 +42,31 @@ class MaskEdit:
             flat.index_add_(0, biased.to(logits.device), biases.to(logits.device))
 
 
+class Phrases:
+    """Bad words: single tokens, and longer ones by the token before their last one.
+
+    So a step looks only at those that may be complete.
+    """
+
+    def __init__(self, bad_words: tuple[tuple[int, ...], ...]) -> None:
+        self.words = [word[0] for word in bad_words if len(word) == 1]
+        self._by_next_to_last: dict[int, list[tuple[list[int], int]]] = defaultdict(list)
+        for word in bad_words:
+            if len(word) > 1:
+                self._by_next_to_last[word[-2]].append((list(word[:-1]), word[-1]))
+
+    def ends(self, history: Ints) -> list[int]:
+        """The last tokens of the longer ones that `history` has all other tokens of."""
+        phrases = self._by_next_to_last.get(int(history[-1]), ()) if self._by_next_to_last else ()
+        return [last for beginning, last in phrases if history[-len(beginning) :].tolist() == beginning]
+
+
+@lru_cache(maxsize=64)
+def phrases_of(bad_words: tuple[tuple[int, ...], ...]) -> Phrases:
+    """Made once for all sequences of a request."""
+    return Phrases(bad_words)
+
+
 class SequenceMasks:
     """The masks and biases of one sequence. Ids beyond the vocabulary cannot be sampled and are left out."""
 
@@ -55,21 +81,17 @@ class SequenceMasks:
         self.biases = np.array([params.logit_bias[token] for token in self.biased.tolist()], np.float32)
         self._min_tokens = params.min_tokens
         self._end_tokens = known(start.end_token_ids)
-        self._words = known([word[0] for word in start.bad_words if len(word) == 1])
-        # By the token before the last one, so that a step looks only at phrases that may be complete.
-        self._phrases: dict[int, list[tuple[list[int], Ints]]] = defaultdict(list)
-        for word in start.bad_words:
-            if len(word) > 1:
-                self._phrases[word[-2]].append((list(word[:-1]), known(word[-1:])))
+        self._phrases = phrases_of(start.bad_words)
+        self._words = known(self._phrases.words)
+        self._vocab_size = vocab_size
 
     def banned(self, history: Ints, output_len: int) -> Iterator[Ints]:
         """Tokens that may not follow `history`, all tokens of the sequence, `output_len` of which are output."""
         yield self._words
         if output_len < self._min_tokens:
             yield self._end_tokens
-        for beginning, last in self._phrases.get(int(history[-1]), ()) if self._phrases else ():
-            if history[-len(beginning) :].tolist() == beginning:
-                yield last
+        if ends := self._phrases.ends(history):
+            yield np.array([token for token in ends if token < self._vocab_size], np.int64)
 
 
 class TokenMasks:
