@@ -113,6 +113,7 @@ def build(tokenizer, tokens, sequences, steps, busy_s=0.0, depth=1):
 async def measure(tokenizer, tokens, sequences, steps, busy_s=0.0, depth=1):
     core, scheduler, executor = build(tokenizer, tokens, sequences, steps, busy_s, depth)
     scheduling, processing = Timed(scheduler, "schedule"), Timed(core, "_process")
+    asking = [Timed(scheduler.policy, name) for name in ("arrival_key", "key", "order", "victim", "swap", "served")]
     engine = AsyncEngine(lambda progress: core)
     await engine.start()
     params = SamplingParams(temperature=0, max_tokens=steps, ignore_eos=True)
@@ -136,6 +137,7 @@ async def measure(tokenizer, tokens, sequences, steps, busy_s=0.0, depth=1):
         f"{sequences:5} sequences, depth {depth}: schedule {scheduling.median_ms(last):6.2f}"
         f"  results {processing.median_ms(last):6.2f}  whole step {whole:6.2f} ms"
         f"  ({whole / sequences * 1e3:.1f} µs a token)"
+        f"  asking the policy {sum(sum(one.seconds) for one in asking) / sum(scheduling.seconds):.1%} of scheduling"
     )
 
 

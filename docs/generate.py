@@ -143,8 +143,9 @@ def guide(name: str) -> str:
     return fill((DOCS / name).read_text(encoding="utf-8"))
 
 
+GUIDES = ["testing-plugins.md", *(f"guides/{path.name}" for path in sorted(DOCS.glob("guides/*.md")))]
 PAGES: dict[str, Callable[[], str]] = {"settings.md": settings_page, "hooks.md": hooks_page, "api.md": api_page} | {
-    f"guides/{path.name}": partial(guide, f"guides/{path.name}") for path in sorted(DOCS.glob("guides/*.md"))
+    name: partial(guide, name) for name in GUIDES
 }
 
 

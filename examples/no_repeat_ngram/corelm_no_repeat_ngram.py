@@ -29,7 +29,8 @@ def banned(tokens: npt.NDArray[Any], n: int) -> npt.NDArray[Any]:
         return tokens[:0]
     ngrams = np.lib.stride_tricks.sliding_window_view(tokens, n)
     begun = tokens[len(tokens) - n + 1 :]
-    return ngrams[(ngrams[:, :-1] == begun).all(axis=1), -1]
+    last: npt.NDArray[Any] = ngrams[(ngrams[:, :-1] == begun).all(axis=1), -1]
+    return last
 
 
 @hookimpl
