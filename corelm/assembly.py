@@ -185,6 +185,12 @@ def _assemble(
         vocab_size=min(info.vocab_size, tokenizer.vocab_size),
     )
     intake = Intake(tokenizer, prompts, capabilities=info.capabilities, logits_processors=processors)
+    if tokenizer.vocab_size > info.vocab_size:
+        logger.warning(
+            "the tokenizer knows %d tokens, the executor only %d: prompts with others are refused",
+            tokenizer.vocab_size,
+            info.vocab_size,
+        )
     logger.debug("tokens that end a generation: %s", sorted(tokenizer.eos_token_ids))
     return Engine(
         model_name=model.name,

@@ -1,9 +1,14 @@
 """Every error corelm raises on purpose. Frontends map them to their protocol; the CLI prints them as one line."""
 
+import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from corelm.outputs import RequestOutput
+
+
+HERE = Path(__file__).parent
 
 
 class CorelmError(Exception):
@@ -75,3 +80,13 @@ def describe(error: BaseException) -> str:
     """An exception as one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def describe_with_place(error: BaseException) -> str:
+    """An exception as one line, with the file and line in which it was raised, unless that is in corelm itself."""
+    place = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        path = Path(frame.f_code.co_filename)
+        if path.is_file() and HERE not in path.parents and "pluggy" not in path.parts and "importlib" not in path.parts:
+            place = f"{path.name}:{line}"
+    return f"{describe(error)} ({place})" if place else describe(error)

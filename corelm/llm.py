@@ -16,7 +16,7 @@ from corelm.contracts.tokenizer import Chat
 from corelm.engine.request import Request
 from corelm.engine.streams import merge
 from corelm.engine.worker import Worker
-from corelm.errors import BatchError, CorelmError, EngineDeadError, InvalidRequestError, PolicyError
+from corelm.errors import BatchError, CorelmError, EngineDeadError, InvalidRequestError, QueueFullError
 from corelm.outputs import RequestOutput
 from corelm.sampling import SamplingParams
 
@@ -127,10 +127,8 @@ class LLM:
             for request in accepted:
                 try:
                     self._engine.add(request)
-                except PolicyError:
-                    raise
-                except (ValueError, CorelmError) as error:
-                    batch.enter(request.number, error if isinstance(error, CorelmError) else CorelmError(str(error)))
+                except (InvalidRequestError, QueueFullError) as error:
+                    batch.enter(request.number, error)
             with tqdm(total=len(requests), unit="req", disable=not self._show) as bar:
                 bar.update(len(requests) - len(accepted))
                 while self._engine.has_work:

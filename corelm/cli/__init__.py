@@ -1,5 +1,6 @@
 """The command ``corelm``. Each command is a module with ``main(argv) -> exit code``, imported when it is asked for."""
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -53,4 +54,7 @@ def _run_command(command: str, argv: list[str]) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     return code

@@ -8,6 +8,7 @@ from corelm.cli.configuration import configure, wants_help
 from corelm.cli.suites import suite_for
 from corelm.errors import ConfigurationError, PluginError, StartupError
 from corelm.plugins import KINDS, PluginHost, Registration
+from corelm.plugins.records import explain_absent
 from corelm.settings import Settings
 from corelm.suggestions import did_you_mean
 from corelm.testing.conformance.running import CheckResult, each_check
@@ -18,7 +19,9 @@ def main(argv: Sequence[str]) -> int:
     if wants_help(argv, "plugins check NAME"):
         return 0
     if not argv or argv[0].startswith("-"):
-        raise ConfigurationError("say what to check first: corelm plugins check NAME (corelm plugins lists the names)")
+        raise ConfigurationError(
+            "say what to check, before any flags: corelm plugins check NAME [FLAGS] (corelm plugins lists the names)"
+        )
     settings, host = configure(argv[1:])
     registration = find(host, argv[0])
     print(f"{registration}{_model_clause(registration, settings)}", flush=True)
@@ -53,7 +56,9 @@ def _explain_absence(host: PluginHost, name: str) -> str:
         if plugin.name == name and plugin.provides:
             return f"{plugin} registers nothing called {name!r}; it registers {', '.join(plugin.provides)}"
     names = sorted({name for kind in KINDS for name in host.registrations[kind]})
-    return f"nothing is registered as {name!r}{did_you_mean(name, names)}; registered: {', '.join(names) or 'nothing'}"
+    clauses = [f"nothing is registered as {name!r}{did_you_mean(name, names)}"]
+    clauses += [f"registered: {', '.join(names) or 'nothing'}", *explain_absent(host.plugins)]
+    return "; ".join(clauses)
 
 
 def _model_clause(registration: Registration, settings: Settings) -> str:

@@ -20,7 +20,7 @@ from corelm.settings import Settings
 from corelm.testing import ExecutorConformance, FrontendConformance, PolicyConformance, TokenizerConformance
 
 URL_S = 0.3
-"""How long a frontend may take to say its URL; one that says none is taken to listen by then."""
+"""How long a frontend may take to say its URL."""
 
 
 def suite_for(registration: Registration, settings: Settings, host: PluginHost) -> object | None:
@@ -88,6 +88,8 @@ class _Policy(PolicyConformance):
         try:
             super().test_nobody_starves()
         except AssertionError as failure:
+            if "overtaken" not in str(failure):
+                raise
             raise SkipTest(f"requests may starve, which its documentation has to say: {failure}") from None
 
 
@@ -109,6 +111,7 @@ class _Tokenizer(TokenizerConformance):
 class _Frontend(FrontendConformance):
     def __init__(self, create: Callable[[], Frontend]) -> None:
         self._create = create
+        self._unheard = False
 
     def make_frontend(self) -> Frontend:
         return self._create()
@@ -118,7 +121,12 @@ class _Frontend(FrontendConformance):
             async with asyncio.timeout(URL_S):
                 await super().listening(frontend)
         except TimeoutError:
-            return
+            self._unheard = True
+
+    def test_it_listens_while_the_model_is_loading(self) -> None:
+        super().test_it_listens_while_the_model_is_loading()
+        if self._unheard:
+            raise SkipTest("it sets no url, so nobody can know whether it listens")
 
     async def ask(self, frontend: Frontend, prompt: str) -> str:
         raise SkipTest("only its author can say how a client asks: subclass corelm.testing.FrontendConformance")

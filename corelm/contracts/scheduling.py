@@ -79,15 +79,15 @@ class SchedulingPolicy:
 
     Calls come from the engine's thread between steps; a slow policy slows every step. What a policy does wrong
     (raising, naming ids it was not asked about, letting nobody run for 10 s, taking more than 1 s) is logged with its
-    plugin's name, and first come, first served decides instead for that step; with the setting ``policy_errors=fail``
-    it ends the engine.
+    plugin's name, and first come, first served decides instead for that step (for a while, if the policy was slow or
+    let nobody run); with the setting ``policy_errors=fail`` it ends the engine.
     """
 
     def key(self, request: RequestView) -> Any:
         """Sort key; the smallest runs first, ties go to the earlier arrival.
 
         Called once on arrival and once after each preemption, so waiting costs O(log n). On arrival a request can be
-        refused by raising an `InvalidRequestError`.
+        refused by raising an `InvalidRequestError` or a `QueueFullError`.
         """
         return request.arrival
 

@@ -20,10 +20,9 @@ from corelm.engine.streams import AsyncStream
 from corelm.engine.tracker import RequestTracker
 from corelm.engine.worker import Worker
 from corelm.errors import (
-    CorelmError,
     EngineDeadError,
     EngineStoppedError,
-    PolicyError,
+    InvalidRequestError,
     QueueFullError,
     RequestFailedError,
     StartupError,
@@ -309,10 +308,8 @@ def _turn(engine: Engine, new: list[Request], aborted: list[int]) -> tuple[list[
     for request in new:
         try:
             engine.add(request)
-        except PolicyError:
-            raise
-        except (ValueError, CorelmError) as error:
-            refused.append((request.number, error if isinstance(error, CorelmError) else CorelmError(str(error))))
+        except (InvalidRequestError, QueueFullError) as error:
+            refused.append((request.number, error))
     if not engine.has_work:
         engine.check_health()
         return refused, engine.snapshot()

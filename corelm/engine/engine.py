@@ -188,7 +188,7 @@ class Engine:
             outputs = request.advance(self, sequence, tokens, logprobs)
         except PolicyError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             logger.exception("request %s failed while its output was made", request.request_id)
             self.abort([request.number], "error")
             emissions.append((request.number, RequestFailedError(f"the output could not be made: {error}")))

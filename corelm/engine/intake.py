@@ -1,7 +1,7 @@
 """From what a client wants to a request that can run, or a clear refusal. Nothing is queued here."""
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from functools import partial
 from itertools import count
 from typing import Any
@@ -66,7 +66,7 @@ class Intake:
     ) -> Request:
         """A request ready to be queued. Raises `InvalidRequestError`."""
         stop_tokens = self._stop_tokens(params)
-        self._check(params, len(stop_tokens))
+        self._check(params, stop_tokens.keys())
         token_ids, room = self._prompts.read(prompt, params)
         first = Sequence(
             seq_id=next(self._ids),
@@ -121,12 +121,18 @@ class Intake:
             lockstep=parent.lockstep,
         )
 
-    def _check(self, params: SamplingParams, num_stop_tokens: int) -> None:
+    def _check(self, params: SamplingParams, stop_tokens: Set[int]) -> None:
+        num_stop_tokens = len(stop_tokens)
         for name, needed in self._missing.items():
             if getattr(params, name) != _DEFAULTS[name]:
                 raise InvalidRequestError(
                     f"{name} is not supported: the executor lacks the capability {needed!r}", param=name
                 )
+        if params.min_tokens and params.allowed_token_ids is not None and set(params.allowed_token_ids) <= stop_tokens:
+            raise InvalidRequestError(
+                "min_tokens leaves nothing to sample: every one of allowed_token_ids ends the output",
+                param="min_tokens",
+            )
         self._prompts.check_vocabulary(params.stop_token_ids, "stop_token_ids")
         self._prompts.check_vocabulary(params.allowed_token_ids or (), "allowed_token_ids")
         self._prompts.check_vocabulary(list(params.logit_bias), "logit_bias")

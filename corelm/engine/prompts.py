@@ -30,7 +30,8 @@ class PromptReader:
         """Token ids, at least one, and how many output tokens there is room for."""
         param = "messages" if isinstance(prompt, Chat) else "prompt"
         keep = self._keep(params)
-        token_ids = self._tokens(prompt, param, keep)
+        # A copy: the sequence will grow, and what a tokenizer returns is its own.
+        token_ids = list(self._tokens(prompt, param, keep))
         if keep is not None:
             token_ids = token_ids[-keep:]
         if not token_ids:

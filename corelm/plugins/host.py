@@ -14,7 +14,7 @@ from corelm.errors import ConfigurationError, ModelLoadError, PluginError, Start
 from corelm.plugins.extensions import AddedHook
 from corelm.plugins.factories import create
 from corelm.plugins.loading import LoadedPlugin, OpenedPlugin, load_plugin, new_manager, open_plugin
-from corelm.plugins.records import KINDS, BrokenPluginError, Kind, PluginRecord, Registration, explain_absent
+from corelm.plugins.records import KINDS, PRODUCTS, BrokenPluginError, Kind, PluginRecord, Registration, explain_absent
 from corelm.plugins.variables import VariableOwners
 from corelm.suggestions import did_you_mean
 
@@ -162,7 +162,7 @@ class PluginHost:
 
     def create(self, registration: Registration, context: Any) -> Any:
         """What the factory makes. Raises a `StartupError` of its own, or `PluginError`."""
-        return create(registration, context)
+        return create(registration, context, PRODUCTS[registration.kind])
 
     def resolve_model(self, name: str) -> ResolvedModel:
         """Ask the plugins for the files of a model. Raises `ModelLoadError` if none knows it."""
@@ -185,10 +185,11 @@ class PluginHost:
 
 
 def _record(entry: importlib_metadata.EntryPoint) -> PluginRecord:
-    distribution = entry.dist
-    if distribution is None:
-        return PluginRecord(name=entry.name, distribution="unknown distribution", version="")
-    return PluginRecord(name=entry.name, distribution=distribution.name, version=distribution.version)
+    try:
+        name, version = (entry.dist.name, entry.dist.version) if entry.dist else (None, None)
+    except importlib_metadata.MetadataNotFound:  # what an interrupted installation leaves
+        name, version = None, None
+    return PluginRecord(name=entry.name, distribution=name or "unknown distribution", version=version or "")
 
 
 def _check_list(setting: str, names: Sequence[str], installed: Iterable[str]) -> None:

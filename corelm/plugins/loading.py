@@ -1,5 +1,6 @@
 """Loading one plugin: import it, check it, and collect what it registers. All or nothing."""
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,11 +9,11 @@ from typing import Any
 import importlib_metadata
 import msgspec
 import pluggy
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from corelm import hookspecs
 from corelm.api import API_VERSION
-from corelm.errors import describe
+from corelm.errors import describe_with_place
 from corelm.plugins.extensions import AddedHook, Extension
 from corelm.plugins.records import KINDS, BrokenPluginError, Kind, PluginRecord, Registration
 from corelm.plugins.tracing import trace_hooks
@@ -70,8 +71,9 @@ def open_plugin(
         return hook
 
     with _reported():
-        module = entry.load()
+        module = _import(entry)
         _check_api_version(module)
+        _check_marks(module)
         manager.register(module, name=record.name)
         manager.hook.corelm_add_hooks(add=add)
     return OpenedPlugin(module=module, record=record, hooks=tuple(hooks))
@@ -106,8 +108,29 @@ def _reported() -> Iterator[None]:
         yield
     except BrokenPluginError:
         raise
-    except (Exception, SystemExit) as error:
-        raise BrokenPluginError(describe(error)) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise BrokenPluginError(describe_with_place(error)) from error
+
+
+def _import(entry: importlib_metadata.EntryPoint) -> Any:
+    try:
+        return entry.load()
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{entry.module}.".startswith(f"{error.name}."):
+            raise
+        raise BrokenPluginError(
+            f"its entry point {entry.name} = {entry.value!r} names the module {error.name!r}, which is not installed"
+        ) from error
+
+
+def _check_marks(module: Any) -> None:
+    """Refuse a hook that would never be called because its mark was forgotten."""
+    for name in vars(module):
+        unmarked = inspect.isfunction(vars(module)[name]) and not hasattr(vars(module)[name], "corelm_impl")
+        if name.startswith("corelm_") and hasattr(hookspecs, name) and unmarked:
+            raise BrokenPluginError(f"its function {name} is not marked with @corelm.api.hookimpl")
 
 
 def _check_api_version(module: Any) -> None:
@@ -169,7 +192,20 @@ def _check_registration(
         raise BrokenPluginError(f"{kind} name {name!r} must match {NAME.pattern} and not be 'auto'")
     if not callable(factory):
         raise BrokenPluginError(f"the factory of {kind} {name!r} is not callable")
-    if settings is not None and not (isinstance(settings, type) and issubclass(settings, BaseModel)):
-        raise BrokenPluginError(f"the settings of {kind} {name!r} must be a pydantic model class")
+    if settings is not None:
+        _check_settings(f"the settings of {kind} {name!r}", settings)
     if (kind, name) in found:
         raise BrokenPluginError(f"it registers {kind} {name!r} twice")
+
+
+def _check_settings(what: str, settings: Any) -> None:
+    if not (isinstance(settings, type) and issubclass(settings, BaseModel)):
+        raise BrokenPluginError(f"{what} must be a pydantic model class")
+    settings.model_rebuild()
+    for field, info in settings.model_fields.items():
+        if info.alias or info.validation_alias:
+            raise BrokenPluginError(f"{what} have an alias for {field}: the name of a setting follows from its field's")
+    try:
+        settings()
+    except ValidationError:
+        return  # it has required fields, which are asked for when it is selected

@@ -6,10 +6,25 @@ from typing import Any, Literal
 import msgspec
 from pydantic import BaseModel
 
+from corelm.contracts.executor import Executor
+from corelm.contracts.frontend import Frontend
+from corelm.contracts.logits import LogitsProcessor
+from corelm.contracts.observer import Observer
+from corelm.contracts.scheduling import SchedulingPolicy
+from corelm.contracts.tokenizer import Tokenizer
 from corelm.errors import describe
 
 Kind = Literal["executor", "scheduler", "tokenizer", "frontend", "observer", "logits_processor"]
 KINDS: tuple[Kind, ...] = ("executor", "scheduler", "tokenizer", "frontend", "observer", "logits_processor")
+PRODUCTS: dict[Kind, type] = {
+    "executor": Executor,
+    "scheduler": SchedulingPolicy,
+    "tokenizer": Tokenizer,
+    "frontend": Frontend,
+    "observer": Observer,
+    "logits_processor": LogitsProcessor,
+}
+"""What the factories of each kind have to make."""
 
 
 class BrokenPluginError(Exception):

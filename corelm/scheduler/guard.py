@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from corelm.contracts.scheduling import RequestView, SchedulingPolicy, ServedTokens
-from corelm.errors import CorelmError, PolicyError, describe
+from corelm.errors import InvalidRequestError, PolicyError, QueueFullError, describe_with_place
 
 logger = logging.getLogger("corelm.scheduler")
 
@@ -18,6 +18,13 @@ REST = 10.0
 STALL_S = 10.0
 """How long a policy may let nobody run while requests wait."""
 REPORT_INTERVAL_S = 60.0
+
+
+_NO_MORE = object()
+
+
+class StrictPolicyError(PolicyError):
+    """A failure that a strict guard found, in contrast to a `PolicyError` that a policy raised."""
 
 
 class PolicyGuard:
@@ -50,16 +57,8 @@ class PolicyGuard:
         self._unreported = 0
 
     def arrival_key(self, request: RequestView) -> Any:
-        """The key of a request that arrives. The policy may refuse it with a `CorelmError` or `ValueError`."""
-        if self._rests():
-            return None
-        try:
-            return self._timed(lambda: self._policy.key(request))
-        except (CorelmError, ValueError):
-            raise
-        except Exception as error:  # noqa: BLE001 - reported
-            self.fail(f"key() raised {describe(error)}", error)
-            return None
+        """The key of a request that arrives. The policy may refuse it: `InvalidRequestError`, `QueueFullError`."""
+        return self._ask("key", lambda: self._policy.key(request), None, passing=(InvalidRequestError, QueueFullError))
 
     def key(self, request: RequestView) -> Any:
         """The key of a request that waits again; None, which goes by arrival, if there is none."""
@@ -70,11 +69,15 @@ class PolicyGuard:
         left = {request.request_id: request.arrival for request in waiting}
         try:
             for name in self._names(waiting):
+                if not isinstance(name, str):
+                    raise TypeError(f"it has to give request_ids, not a {type(name).__name__}")
                 if left.pop(name, None) is None:
-                    raise PolicyError(f"{name!r} does not wait or came twice")
+                    raise ValueError(f"{name!r} does not wait or came twice")
                 yield name
-        except Exception as error:  # noqa: BLE001 - reported
-            self.fail(f"order() failed: {describe(error)}", error)
+        except StrictPolicyError:
+            raise
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
+            self.fail(f"order() failed: {describe_with_place(error)}", error)
             yield from sorted(left, key=left.__getitem__)
 
     def victim(self, running: Sequence[RequestView]) -> str:
@@ -103,15 +106,16 @@ class PolicyGuard:
             self._idle_since = now
         elif now - self._idle_since > STALL_S:
             self._idle_since = None
-            self.fail(f"order() let nobody run for {STALL_S:g} s")
+            self._rests_until = now + STALL_S
+            self.fail(f"order() let nobody run for {STALL_S:g} s, it is not asked again for as long")
             return True
         return False
 
-    def fail(self, what: str, error: Exception | None = None) -> None:
+    def fail(self, what: str, error: BaseException | None = None) -> None:
         """Report a failure, or raise it if the guard is strict."""
         message = f"{self._name}: {what}"
         if self._strict:
-            raise PolicyError(message) from error
+            raise StrictPolicyError(message) from error
         self.failures += 1
         now = self._clock()
         if self._reported_at is not None and now - self._reported_at < REPORT_INTERVAL_S:
@@ -121,36 +125,45 @@ class PolicyGuard:
         logger.warning("%s; first come, first served instead%s", message, since, exc_info=error)
         self._reported_at, self._unreported = now, 0
 
-    def _names(self, waiting: Sequence[RequestView]) -> Iterator[str]:
+    def _names(self, waiting: Sequence[RequestView]) -> Iterator[Any]:
         if self._rests():
             waiting = sorted(waiting, key=lambda request: request.arrival)
             yield from [request.request_id for request in waiting]
             return
-        names = iter(self._timed(lambda: self._policy.order(waiting, self._clock())))
-        while (name := self._timed(lambda: next(names, None))) is not None:
+        before = self._clock()
+        names = iter(self._policy.order(waiting, before))
+        self._check_time(self._clock() - before)
+        taken = 0.0
+        while taken <= SLOW_S:
+            before = self._clock()
+            name = next(names, _NO_MORE)
+            taken += self._clock() - before
+            if name is _NO_MORE:
+                return
             yield name
+        self._check_time(taken)
+        raise TimeoutError("it is too slow")
 
-    def _ask(self, method: str, call: Callable[[], T], instead: T) -> T:
+    def _ask(self, method: str, call: Callable[[], T], instead: T, *, passing: tuple[type[Exception], ...] = ()) -> T:
         if self._rests():
             return instead
+        before = self._clock()
         try:
-            return self._timed(call)
-        except PolicyError:
+            result = call()
+        except passing:
             raise
-        except Exception as error:  # noqa: BLE001 - reported
-            self.fail(f"{method}() raised {describe(error)}", error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
+            self.fail(f"{method}() raised {describe_with_place(error)}", error)
             return instead
+        self._check_time(self._clock() - before)
+        return result
 
     def _rests(self) -> bool:
         if self._rests_until is not None and self._clock() >= self._rests_until:
             self._rests_until = None
         return self._rests_until is not None
 
-    def _timed(self, call: Callable[[], T]) -> T:
-        before = self._clock()
-        result = call()
-        after = self._clock()
-        if after - before > SLOW_S:
-            self._rests_until = after + REST * (after - before)
-            self.fail(f"a call took {after - before:.1f} s")
-        return result
+    def _check_time(self, taken: float) -> None:
+        if taken > SLOW_S:
+            self._rests_until = self._clock() + REST * taken
+            self.fail(f"a call took {taken:.1f} s, it is not asked again for {REST * taken:.0f} s")

@@ -16,7 +16,7 @@ class WaitingQueue:
     Keys that cannot be compared are forgotten, all of them, so that those who wait go by arrival.
     """
 
-    def __init__(self, on_incomparable: Callable[[Exception], None]) -> None:
+    def __init__(self, on_incomparable: Callable[[BaseException], None]) -> None:
         self._on_incomparable = on_incomparable
         self._heap: list[Entry] = []
         self._members: dict[int, Entry] = {}
@@ -30,7 +30,7 @@ class WaitingQueue:
         entry = self._members[sequence.seq_id] = _entry(sequence)
         try:
             heapq.heappush(self._heap, entry)
-        except Exception as error:  # noqa: BLE001 - keys are a policy's
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - keys are a policy's
             self._forget_keys(error)
 
     def peek(self) -> Sequence | None:
@@ -38,7 +38,7 @@ class WaitingQueue:
         try:
             while self._heap and self._members.get(self._heap[0][2]) is not self._heap[0]:
                 heapq.heappop(self._heap)
-        except Exception as error:  # noqa: BLE001 - keys are a policy's
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - keys are a policy's
             self._forget_keys(error)
         return self._heap[0][3] if self._heap else None
 
@@ -55,7 +55,7 @@ class WaitingQueue:
         """All sequences in order. O(n log n): for dynamic policies."""
         try:
             return iter([entry[3] for entry in sorted(self._members.values())])
-        except Exception as error:  # noqa: BLE001 - keys are a policy's
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - keys are a policy's
             self._forget_keys(error)
             return iter([entry[3] for entry in sorted(self._members.values())])
 
@@ -63,10 +63,10 @@ class WaitingQueue:
         self._heap = list(self._members.values())
         try:
             heapq.heapify(self._heap)
-        except Exception as error:  # noqa: BLE001 - keys are a policy's
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - keys are a policy's
             self._forget_keys(error)
 
-    def _forget_keys(self, error: Exception) -> None:
+    def _forget_keys(self, error: BaseException) -> None:
         for sequence in [entry[3] for entry in self._members.values()]:
             sequence.key = None
             self._members[sequence.seq_id] = _entry(sequence)

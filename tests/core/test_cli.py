@@ -254,7 +254,10 @@ def test_plugins_lists_what_loads_and_what_fails(corelm):
     listed = json.loads(corelm("plugins", "--json", CORELM_PLUGINS="pipe,lame").stdout)
     plugins = {plugin["name"]: plugin for plugin in listed}
     assert plugins["pipe"]["provides"] == {"frontend:pipe": "prints"}
-    assert (plugins["lame"]["version"], plugins["lame"]["failure"]) == ("0.1", "ImportError: no libfoo")
+    assert (plugins["lame"]["version"], plugins["lame"]["failure"]) == (
+        "0.1",
+        "ImportError: no libfoo (plugin_dist_lame.py:1)",
+    )
     assert plugins["cpu"]["skipped"] == "not named by plugins"
 
 

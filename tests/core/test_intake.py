@@ -134,3 +134,30 @@ def test_ids_outside_the_vocabulary_are_refused_by_name(intake, params, param):
     with pytest.raises(InvalidRequestError, match="outside the vocabulary") as caught:
         prepare(intake, "a", **params)
     assert caught.value.param == param
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_what_a_tokenizer_returns_stays_its_own(chat):
+    """It may give the same list to everybody; outputs are not appended to it."""
+
+    class Remembers(FakeTokenizer):
+        known = list(b"the same list")
+
+        def encode(self, text, *, add_special_tokens=True):
+            return self.known
+
+        def render_chat(self, chat):
+            return self.known
+
+    tokenizer = Remembers()
+    prompt = Chat(messages=[{"role": "user", "content": "a"}]) if chat else "a"
+    for _ in range(2):
+        request = make_intake(tokenizer).prepare(prompt, greedy(), request_id="r", arrival=0.0)
+        request.first.token_ids.append(1)
+    assert tokenizer.known == list(b"the same list")
+
+
+def test_min_tokens_must_leave_something_to_sample(intake):
+    with pytest.raises(InvalidRequestError, match="leaves nothing to sample") as caught:
+        prepare(intake, "a", min_tokens=2, allowed_token_ids=(257,))
+    assert caught.value.param == "min_tokens"

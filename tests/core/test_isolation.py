@@ -25,7 +25,7 @@ BROKEN = {
         "corelm_api = ((7, 0), (8, 0))\n" + HOOK + "register('later', print)",
         "needs corelm API >= 7.0",
     ),
-    "no_module": ("", "ModuleNotFoundError"),
+    "no_module": ("", "names the module 'plugin_dist_no_module', which is not installed"),
     "takes_a_name": (HOOK + "register('taken', print)", "scheduler 'taken' is registered by both"),
 }
 SOUND = {

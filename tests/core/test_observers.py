@@ -436,3 +436,23 @@ def test_a_line_can_go_to_a_logger(caplog):
     log.update(stats(running=1, free=50), 0.0)
     log.update(stats(running=1, free=50), 1.0)
     assert "KV cache 50% used" in caplog.text
+
+
+def test_whatever_an_observer_raises_the_others_are_told(caplog):
+    class Panics(Observer):
+        def events(self, batch):
+            raise BaseException("as extensions in other languages may")
+
+    class Listens(Observer):
+        seen = 0
+
+        def events(self, batch):
+            self.seen += len(batch)
+
+    listener = Listens()
+    observing = Observing([("panics", Panics()), ("listens", listener)], max_waiting=20)
+    for _ in range(10):
+        observing.publish([object()])
+    observing.close()
+    assert listener.seen == 10
+    assert "panics failed and is switched off" in caplog.text

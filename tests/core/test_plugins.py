@@ -42,7 +42,10 @@ def test_what_a_plugin_registers_can_be_selected_and_created(site):
     assert record.failure is None
     chosen = host.select("executor", "fast")
     assert (chosen.summary, chosen.plugin) == ("runs", record)
-    assert host.create(chosen, 7) == (7, "fast")
+    with pytest.raises(
+        PluginError, match=r"executor 'fast' of plugin 'good'.*returned a tuple, which is not a corelm\.api\.Ex"
+    ):
+        host.create(chosen, 7)
 
 
 REGISTER = "from corelm.api import hookimpl\n@hookimpl\ndef corelm_register_schedulers(register):\n    "
@@ -234,3 +237,37 @@ def test_models_are_resolved_by_the_plugin_that_knows_them(site):
         host.resolve_model("bug-1")
     with pytest.raises(ModelLoadError, match="no plugin knows a model named 'other'"):
         host.resolve_model("other")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("    x: int = Field(default_factory=lambda: 1 / 0)", "ZeroDivisionError"),
+        ("    x: 'Undefined' = 1", "Undefined"),
+        ("    x: int = 1\n    @model_validator(mode='after')\n    def leave(self): raise SystemExit(0)", "SystemExit"),
+        ("    x: int = Field(1, alias='y')", "have an alias for x"),
+    ],
+)
+def test_settings_that_cannot_be_made_are_the_plugin_s_fault_alone(site, body, reason):
+    source = "from pydantic import BaseModel, Field, model_validator\nfrom corelm.api import hookimpl\n"
+    source += f"class Mine(BaseModel):\n{body}\n"
+    source += "@hookimpl\ndef corelm_register_schedulers(register): register('mine', print, settings=Mine)\n"
+    install(site, "mine", source)
+    host = PluginHost.load(["mine", "fcfs"])
+    (record,) = [one for one in host.plugins if one.name == "mine"]
+    assert reason in record.failure
+    assert host.select("scheduler", "fcfs")
+
+
+def test_a_forgotten_mark_is_named(site):
+    install(site, "mine", "def corelm_register_schedulers(register): register('mine', print)\n")
+    host = PluginHost.load(["mine"])
+    (record,) = [one for one in host.plugins if one.name == "mine"]
+    assert record.failure == "its function corelm_register_schedulers is not marked with @corelm.api.hookimpl"
+
+
+def test_what_an_interrupted_installation_leaves_stops_nothing(site):
+    install(site, "mine", "")
+    next(site.glob("*.dist-info/METADATA")).unlink()
+    host = PluginHost.load(["mine", "fcfs"])
+    assert str(next(one for one in host.plugins if one.name == "mine")).startswith("plugin 'mine' (")

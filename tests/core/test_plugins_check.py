@@ -107,6 +107,7 @@ def test_a_policy_may_starve_requests(corelm):
 def test_a_frontend_is_checked_as_far_as_a_stranger_can(corelm):
     done = corelm("check", "frontend:mixed")
     assert done.returncode == 0, done.stdout
+    assert "it sets no url, so nobody can know whether it listens" in done.stdout
     assert "  ok       it returns when told to stop" in done.stdout
     assert done.stdout.count("only its author can say how a client asks") == 5
     done = corelm("check", "deaf")
@@ -141,7 +142,7 @@ def test_kinds_without_a_suite_say_so(corelm):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["check"], "say what to check first: corelm plugins check NAME"),
+        (["check"], "say what to check, before any flags: corelm plugins check NAME [FLAGS]"),
         (["check", "mixed"], "'mixed' is registered more than once; say tokenizer:mixed or frontend:mixed"),
         (["check", "watchr"], "nothing is registered as 'watchr'; did you mean 'watcher'?"),
         (["check", "executor:watcher"], "no executor named 'watcher'"),

@@ -1,12 +1,13 @@
 """What a policy does wrong is reported, and nobody's request is lost by it."""
 
 import asyncio
+import sys
 
 import pytest
 from helpers import expected_text, greedy, make_engine, start_engine
 from test_scheduler import drive, submit
 
-from corelm.api import EngineDeadError, SamplingParams, SchedulingPolicy
+from corelm.api import EngineDeadError, PolicyError, SamplingParams, SchedulingPolicy
 from corelm.testing import FakeExecutor
 
 
@@ -87,7 +88,43 @@ class Slow(SchedulingPolicy):
         return [request.request_id for request in waiting]
 
 
-POLICIES = [Unknown, Twice, Raises, Unhashable, NotIterable, Incomparable, Hostile, Slow]
+class SlowIds(SchedulingPolicy):
+    """Each id takes less than the limit, all of them more."""
+
+    def order(self, waiting, now):
+        for request in waiting:
+            CLOCK.now += 0.9
+            yield request.request_id
+
+
+class GivesNone(SchedulingPolicy):
+    def order(self, waiting, now):
+        yield None
+
+
+class Exits(SchedulingPolicy):
+    def key(self, request):
+        raise SystemExit(0)
+
+    order = victim = lambda self, requests, now: sys.exit(0)
+
+
+class Blames(SchedulingPolicy):
+    """Raises corelm's own error, which anybody can."""
+
+    def served(self, work):
+        raise PolicyError("out of order")
+
+
+class Clumsy(SchedulingPolicy):
+    def key(self, request):
+        return int("not a number")
+
+
+POLICIES = [
+    *(Unknown, Twice, Raises, Unhashable, NotIterable, Incomparable, Hostile, Slow),
+    *(SlowIds, GivesNone, Exits, Blames, Clumsy),
+]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -103,7 +140,7 @@ def test_every_request_ends_and_the_log_names_the_policy(policy, caplog):
     assert "first come, first served instead" in reports[0].message
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy is not SlowIds])
 async def test_by_setting_it_ends_the_engine_with_a_clear_error(policy):
     engine = await start_engine(policy=policy(), strict_policy=True, clock=CLOCK, max_num_seqs=1)
 

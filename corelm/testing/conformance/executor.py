@@ -3,12 +3,15 @@
 from corelm.testing.conformance.executor_loading import LoadingChecks
 from corelm.testing.conformance.executor_logprobs import LogprobChecks
 from corelm.testing.conformance.executor_memory import MemoryChecks
+from corelm.testing.conformance.executor_picking import PickingChecks
 from corelm.testing.conformance.executor_processors import ProcessorChecks
 from corelm.testing.conformance.executor_sampling import SamplingChecks
 from corelm.testing.conformance.executor_steps import StepChecks
 
 
-class ExecutorConformance(ProcessorChecks, LogprobChecks, SamplingChecks, MemoryChecks, StepChecks, LoadingChecks):
+class ExecutorConformance(
+    ProcessorChecks, LogprobChecks, PickingChecks, SamplingChecks, MemoryChecks, StepChecks, LoadingChecks
+):
     """Checks an executor against its contract, with plans like those of the engine::
 
         class TestMine(ExecutorConformance):

@@ -57,6 +57,16 @@ class PolicyConformance:
         """Your policy, as its factory makes it."""
         raise NotImplementedError("define make_policy(self) in your suite: return YourPolicy()")
 
+    def test_it_decides_something(self) -> None:
+        policy = type(self.make_policy())
+        methods = [name for name in vars(SchedulingPolicy) if not name.startswith("_")]
+        own = sorted(name for name in dir(policy) if not name.startswith("_") and name not in methods)
+        decides = any(getattr(policy, name) is not getattr(SchedulingPolicy, name) for name in methods)
+        assert decides or not own, (
+            f"{policy.__name__} overrides none of {', '.join(methods)}, so it is first come, first served; is one of "
+            f"its methods misspelt: {', '.join(own)}?"
+        )
+
     def test_only_views_are_read(self) -> None:
         referee, waiting = self._arrived(6)
         referee.order(waiting, 200.0)
@@ -119,8 +129,8 @@ class PolicyConformance:
         world = World(policy)
         live_through(world, steps=60)
         before = _reachable(policy)
-        for _ in range(250):
-            names = [world.arrive(4, 1, tenant=tenant) for tenant in (None, "a", "b", "c")]
+        for number in range(250):
+            names = [world.arrive(4, 1, tenant=tenant) for tenant in (None, "a", "b", f"tenant {number}")]
             world.step()
             world.abort(names[-1])
         world.drain()
