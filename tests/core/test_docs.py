@@ -29,6 +29,17 @@ def test_every_hook_is_documented():
     assert all(f"## `{name}`" in page for name in hooks)
 
 
+def test_every_hook_is_used_by_a_plugin_here_and_by_a_test():
+    from corelm import hookspecs
+
+    root = DOCS.parent
+    plugins = [path.read_text() for folder in ("plugins", "examples") for path in root.glob(f"{folder}/**/*.py")]
+    tests = [path.read_text() for path in root.glob("tests/**/*.py") if path != Path(__file__)]
+    for name in (name for name in vars(hookspecs) if name.startswith("corelm_")):
+        assert any(f"def {name}(" in text for text in plugins), f"no plugin in this repository implements {name}"
+        assert any(name in text for text in tests), f"no test is about {name}"
+
+
 def test_every_setting_is_documented():
     from corelm.plugins import PluginHost
     from corelm.settings import compose, fields_of
