@@ -100,9 +100,9 @@ class Intake:
             return BeamRequest(request_id, first, params.beam, params.n, end_tokens, branch, choose)
         size = params.num_sequences
         if size > params.n:
-            return BestOfRequest(request_id, first, size, branch, choose, params.n)
+            return BestOfRequest(request_id, first, size, params.n, branch, choose)
         if size > 1:
-            return GroupRequest(request_id, first, size, branch, choose)
+            return GroupRequest(request_id, first, size, params.n, branch, choose)
         return SingleRequest(request_id, choose(0, first))
 
     def _branch(self, request_id: str, parent: Sequence, index: int, token_ids: list[int]) -> Sequence:

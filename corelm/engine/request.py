@@ -81,12 +81,14 @@ class GroupRequest(Request):
         request_id: str,
         first: Sequence,
         size: int,
+        n: int,
         branch: Branch,
         choose: Callable[[int, Sequence], Choice],
     ) -> None:
-        """`choose` makes the choice with an index from its sequence."""
+        """Generates `size` choices and tells of `n`. `choose` makes the choice with an index from its sequence."""
         super().__init__(request_id, first)
         self._size = size
+        self._n = n
         self._branch = branch
         self._choose = choose
         self._choices: dict[int, Choice] = {}
@@ -120,18 +122,9 @@ class GroupRequest(Request):
 class BestOfRequest(GroupRequest):
     """Tells nothing before all choices are there, then the best ones."""
 
-    def __init__(
-        self,
-        request_id: str,
-        first: Sequence,
-        size: int,
-        branch: Branch,
-        choose: Callable[[int, Sequence], Choice],
-        n: int,
-    ) -> None:
-        super().__init__(request_id, first, size, branch, choose)
-        self._n = n
-        self._outputs: dict[int, list[RequestOutput]] = {index: [] for index in range(size)}
+    def _begin(self, sequences: Sequences) -> None:
+        self._outputs: dict[int, list[RequestOutput]] = {index: [] for index in range(self._size)}
+        super()._begin(sequences)
 
     def _tell(self, choice: Choice, output: RequestOutput) -> list[RequestOutput]:
         self._outputs[choice.index].append(output)
