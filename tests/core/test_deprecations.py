@@ -92,10 +92,10 @@ def test_code_outside_plugins_is_named_by_its_module():
 
 
 def test_other_names_are_missing_as_ever():
-    with pytest.raises(AttributeError, match=r"module 'corelm.api' has no attribute 'Polcy'"):
-        corelm.api.Polcy  # noqa: B018
-    with pytest.raises(ImportError, match="cannot import name 'Polcy'"):
-        exec("from corelm.api import Polcy", {"__name__": "elsewhere"})
+    with pytest.raises(AttributeError, match=r"module 'corelm.api' has no attribute 'Plan'"):
+        corelm.api.Plan  # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'Plan'"):
+        exec("from corelm.api import Plan", {"__name__": "elsewhere"})
 
 
 @pytest.mark.usefixtures("renamed")
