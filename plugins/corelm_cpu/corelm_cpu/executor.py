@@ -2,12 +2,14 @@
 
 import torch
 from corelm_torch.batch import Batch, SequenceTable
+from corelm_torch.config import ModelConfig
 from corelm_torch.models import LlamaModel, load_parts
 from corelm_torch.step import finish_step
 from corelm_torch.weights import assign_weights
 
 from corelm.api import ExecutorContext, ExecutorInfo, Progress, SimpleExecutor, StepPlan, StepResult
 from corelm_cpu.kv_cache import KVCache
+from corelm_cpu.native_ops import NativeKVCache, NativeOps, choose_attention
 from corelm_cpu.ops import CpuOps, FastOps, InvariantOps
 from corelm_cpu.packing import pack_linears
 from corelm_cpu.resources import available_memory, usable_cpus
@@ -25,7 +27,7 @@ class CpuExecutor(SimpleExecutor):
 
     _model: LlamaModel
     _table: SequenceTable
-    _cache: KVCache
+    _cache: KVCache | NativeKVCache
     _ops: CpuOps
 
     def __init__(self, context: ExecutorContext) -> None:
@@ -56,24 +58,15 @@ class CpuExecutor(SimpleExecutor):
         if dtype == torch.bfloat16 and has_bfloat16():
             pack_linears(model)
         self._model = model
-        self._cache = cache = KVCache(
-            layers=config.num_layers,
-            heads=config.num_kv_heads,
-            num_blocks=num_blocks,
-            num_swap_blocks=num_swap_blocks(context),
-            block_size=context.block_size,
-            head_dim=config.head_dim,
-            dtype=dtype,
-        )
+        kernels = self._make_ops(config, dtype, num_blocks, threads)
         self._table = SequenceTable(
             rows=context.max_num_seqs,
             max_model_len=max_model_len,
             block_size=context.block_size,
-            padding_block=cache.padding_block,
+            padding_block=self._cache.padding_block,
             vocab_size=config.vocab_size,
             logits_processors=context.logits_processors,
         )
-        self._ops = InvariantOps(config, cache, dtype) if dtype == torch.float32 else FastOps(config, cache, dtype)
         progress(1.0, "loaded")
         return ExecutorInfo(
             num_blocks=num_blocks,
@@ -84,9 +77,32 @@ class CpuExecutor(SimpleExecutor):
             device="cpu",
             capabilities=CAPABILITIES,
             num_swap_blocks=num_swap_blocks(context),
-            details={"threads": str(threads), "KV cache": gib(cache.num_bytes)}
-            | ({"swap space": gib(cache.num_swap_bytes)} if cache.num_swap_bytes else {}),
+            details={"threads": str(threads), "kernels": kernels, "KV cache": gib(self._cache.num_bytes)}
+            | ({"swap space": gib(self._cache.num_swap_bytes)} if self._cache.num_swap_bytes else {}),
         )
+
+    def _make_ops(self, config: ModelConfig, dtype: torch.dtype, num_blocks: int, threads: int) -> str:
+        """Choose the operations and allocate their cache; what to call the kernels."""
+        block_size, num_swap = self._context.block_size, num_swap_blocks(self._context)
+        attention, kernels = choose_attention(
+            config, kernels=self._settings.kernels, dtype=dtype, block_size=block_size, threads=threads
+        )
+        if attention is not None:
+            native = NativeKVCache(attention, layers=config.num_layers, num_blocks=num_blocks, num_swap_blocks=num_swap)
+            self._cache, self._ops = native, NativeOps(config, attention, native)
+            return kernels
+        cache = KVCache(
+            layers=config.num_layers,
+            heads=config.num_kv_heads,
+            num_blocks=num_blocks,
+            num_swap_blocks=num_swap,
+            block_size=block_size,
+            head_dim=config.head_dim,
+            dtype=dtype,
+        )
+        make = InvariantOps if dtype == torch.float32 else FastOps
+        self._cache, self._ops = cache, make(config, cache, dtype)
+        return kernels
 
     @torch.inference_mode()
     def execute(self, plan: StepPlan) -> StepResult:

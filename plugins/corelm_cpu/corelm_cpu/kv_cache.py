@@ -1,14 +1,11 @@
-"""The paged KV cache, and the room beside it for preempted sequences."""
-
-from collections.abc import Iterable
+"""The paged KV cache that PyTorch computes with."""
 
 import torch
 
-BlockPairs = Iterable[tuple[int, int]]
-"""Blocks to copy, (from, to), one after the other."""
+from corelm_cpu.blocks import BlockStore
 
 
-class KVCache:
+class KVCache(BlockStore):
     """Keys and values of every layer, in blocks of `block_size` tokens, and swap blocks to keep some aside.
 
     Layout [layers, 2, KV heads, blocks + 1, block_size, head_dim]: heads lie outside, so that what is gathered for a
@@ -30,22 +27,13 @@ class KVCache:
         self.padding_block = num_blocks
         # Uninitialised: the system commits only the blocks that are used, and `clear` comes before any use.
         self._data = torch.empty(layers, 2, heads, num_blocks + 1, block_size, head_dim, dtype=dtype)
-        self._swapped = torch.empty(num_swap_blocks, layers, 2, heads, block_size, head_dim, dtype=dtype)
+        swapped = torch.empty(num_swap_blocks, layers, 2, heads, block_size, head_dim, dtype=dtype)
+        super().__init__(self._data.movedim(3, 0), swapped)
         self.clear(torch.tensor([self.padding_block]))
         blocks, slots = (heads, num_blocks + 1, block_size * head_dim), (heads, -1, head_dim)
         self._by_block = [(layer[0].view(blocks), layer[1].view(blocks)) for layer in self._data]
         self._by_slot = [(layer[0].view(slots), layer[1].view(slots)) for layer in self._data]
         self._context = (heads, -1, head_dim)
-
-    @property
-    def num_bytes(self) -> int:
-        """Memory taken once every block is in use, without the swap blocks."""
-        return self._data.nbytes
-
-    @property
-    def num_swap_bytes(self) -> int:
-        """Memory taken once every swap block is in use."""
-        return self._swapped.nbytes
 
     def clear(self, blocks: torch.Tensor) -> None:
         """Zero blocks that a sequence was just given.
@@ -57,21 +45,6 @@ class KVCache:
     def clear_slots(self, slots: torch.Tensor) -> None:
         """Zero single slots, for a sequence that begins within a block that others filled further."""
         self._data.flatten(3, 4).index_fill_(3, slots, 0)
-
-    def copy(self, pairs: BlockPairs) -> None:
-        """Copy blocks to others."""
-        for source, target in pairs:
-            self._data[:, :, :, target] = self._data[:, :, :, source]
-
-    def swap_out(self, pairs: BlockPairs) -> None:
-        """Copy blocks to swap blocks."""
-        for source, target in pairs:
-            self._swapped[target] = self._data[:, :, :, source]
-
-    def swap_in(self, pairs: BlockPairs) -> None:
-        """Copy swap blocks to blocks."""
-        for source, target in pairs:
-            self._data[:, :, :, target] = self._swapped[source]
 
     def write(self, layer: int, slots: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         """Store `k` and `v`, [M, heads, head_dim], at `slots` [M]."""

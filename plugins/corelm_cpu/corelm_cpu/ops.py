@@ -1,16 +1,18 @@
 """The operations of a step on the CPU.
 
-`FastOps` does what is fast. `InvariantOps` gives every token the same bits however it is batched or chunked: matrix
-libraries choose their order of summation by the shape, so every shape here is fixed, or depends on nothing but the
-token's own position.
+`FastOps` does what is fast with PyTorch alone, `corelm_cpu.native_ops` what is faster. `InvariantOps` gives every token
+the same bits however it is batched or chunked: matrix libraries choose their order of summation by the shape, so every
+shape here is fixed, or depends on nothing but the token's own position.
 """
 
 from abc import ABC, abstractmethod
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from corelm_torch.batch import Batch
 from corelm_torch.config import ModelConfig
+from corelm_torch.ops import Ops
 
 from corelm_cpu.attention_plan import AttentionPlan, Group, plan_attention
 from corelm_cpu.kv_cache import KVCache
@@ -20,8 +22,31 @@ ROWS = 8
 """Rows of a tile of a batch-invariant linear layer: what a matrix library does best at decoding batch sizes."""
 
 
-class CpuOps(ABC):
-    """Attention over the paged cache; how products are computed is left to the two modes."""
+class CpuOps(Ops, Protocol):
+    """The operations of a model, for one step after the other."""
+
+    def begin(self, batch: Batch) -> None:
+        """Prepare for a step over `batch`."""
+
+
+class FastProducts:
+    """Products with weights as PyTorch does them best.
+
+    With rows of NaNs, matrix libraries keep their neighbours clean only if widths are multiples of 32, as they are in
+    all models but toys.
+    """
+
+    def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        """See `corelm_torch.ops.Ops`."""
+        return packed_linear(x, weight, bias) if weight.is_mkldnn else F.linear(x, weight, bias)
+
+    def silu_and_mul(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        """See `corelm_torch.ops.Ops`."""
+        return F.silu(gate, inplace=True).mul_(up)
+
+
+class GatheringOps(ABC):
+    """Attention over copies of the contexts; how it is computed is left to the two modes."""
 
     invariant: bool
     _plan: AttentionPlan
@@ -50,14 +75,6 @@ class CpuOps(ABC):
             windows=set(self._windows),
             dtype=self._dtype,
         )
-
-    @abstractmethod
-    def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        """See `corelm_torch.ops.Ops`."""
-
-    @abstractmethod
-    def silu_and_mul(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-        """See `corelm_torch.ops.Ops`."""
 
     @abstractmethod
     def _attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -90,35 +107,27 @@ class CpuOps(ABC):
         return outputs
 
 
-class FastOps(CpuOps):
-    """For speed.
-
-    With rows of NaNs, matrix libraries keep their neighbours clean only if widths are multiples of 32, as they are in
-    all models but toys.
-    """
+class FastOps(FastProducts, GatheringOps):
+    """For speed."""
 
     invariant = False
-
-    def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        return packed_linear(x, weight, bias) if weight.is_mkldnn else F.linear(x, weight, bias)
-
-    def silu_and_mul(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-        return F.silu(gate, inplace=True).mul_(up)
 
     def _attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask.unsqueeze(0), scale=self._scale)
 
 
-class InvariantOps(CpuOps):
+class InvariantOps(GatheringOps):
     """For bits that do not depend on the batch."""
 
     invariant = True
 
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        """See `corelm_torch.ops.Ops`."""
         tiles = torch.split(F.pad(x, (0, 0, 0, -len(x) % ROWS)), ROWS)
         return torch.cat([F.linear(tile, weight, bias) for tile in tiles])[: len(x)]
 
     def silu_and_mul(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        """See `corelm_torch.ops.Ops`."""
         # F.silu computes the ends of a tensor with another exponential function than its vectorised middle.
         return gate.div_(torch.exp(-gate).add_(1)).mul_(up)
 

@@ -1,5 +1,7 @@
 """Settings of the CPU executor."""
 
+from typing import Literal
+
 from pydantic import BaseModel, Field
 
 
@@ -14,4 +16,8 @@ class CpuSettings(BaseModel):
         gt=0,
         le=1,
         description="Share of the memory left after the weights that the KV cache may take, unless its size is given.",
+    )
+    kernels: Literal["auto", "torch"] = Field(
+        default="auto",
+        description="What computes in bfloat16: auto is the native kernels where they were built, torch does without.",
     )

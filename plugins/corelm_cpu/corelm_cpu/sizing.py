@@ -33,7 +33,9 @@ def choose_max_model_len(asked: int | None, config: ModelConfig) -> int:
 
 def block_bytes(config: ModelConfig, block_size: int, dtype: torch.dtype) -> int:
     """Bytes of one KV block over all layers."""
-    return 2 * config.num_layers * config.num_kv_heads * config.head_dim * block_size * dtype.itemsize
+    # The native kernels, which compute in bfloat16, keep tokens in pairs.
+    slots = block_size + block_size % 2 if dtype == torch.bfloat16 else block_size
+    return 2 * config.num_layers * config.num_kv_heads * config.head_dim * slots * dtype.itemsize
 
 
 def choose_num_blocks(

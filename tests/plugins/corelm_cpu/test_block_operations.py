@@ -92,9 +92,10 @@ def test_copies_are_done_in_their_order(drive, prompt):
     assert driver.step(piece, started=[child], copies=((source, one), (one, two))).token_ids == [expected]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("length", [15, 16, 17, 40])
-def test_a_sequence_that_was_swapped_out_goes_on(drive, prompt, length):
-    driver, tokens = drive("llama", swap_tokens=80), prompt(length)
+def test_a_sequence_that_was_swapped_out_goes_on(drive, prompt, length, dtype):
+    driver, tokens = drive("llama", swap_tokens=80, dtype=dtype), prompt(length)
     assert driver.info.num_swap_blocks == 5
     expected = driver.generate(tokens, tokens=10, **SAMPLED)[0]
     first, known = begin(driver, tokens, **SAMPLED)

@@ -1,0 +1,98 @@
+"""The native kernels: a shared library that is compiled when this package is installed (see ``native/``)."""
+
+import ctypes
+import weakref
+from ctypes import c_char_p, c_int, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from corelm_torch.arrays import Ints
+
+LIBRARY = Path(__file__).with_name("_kernels.so")
+REASON = Path(__file__).with_name("_kernels.txt")
+"""Written in place of the library where it could not be built: why."""
+CACHE_PADDING = 64
+"""Bytes that must follow a cache: vectors may read beyond its end. See ``native/layout.h`` for its layout."""
+
+
+class KernelsMissing(Exception):  # noqa: N818
+    """There are no native kernels; the message says why."""
+
+
+def kernels_name(level: str | None = None) -> str:
+    """The name of the best kernels for this machine, or of those of a level. Raises `KernelsMissing`."""
+    name = _library().corelm_kernels(level and level.encode())
+    if name is None:
+        raise KernelsMissing(f"this machine has no {level}")
+    return str(name.decode())
+
+
+class PagedAttention:
+    """Causal attention in bfloat16 over a paged cache, which it reads in place.
+
+    Cache, queries, keys and values are given by their addresses. Not for two threads at once.
+    """
+
+    def __init__(
+        self, *, heads: int, kv_heads: int, head_dim: int, block_size: int, threads: int, level: str | None = None
+    ) -> None:
+        """Raises `KernelsMissing` if there are no kernels, or none for such heads."""
+        if head_dim % 8:
+            raise KernelsMissing(f"they need a head_dim in multiples of 8, not {head_dim}")
+        self.name = kernels_name(level)
+        self.block_elements = kv_heads * 2 * head_dim * (block_size + block_size % 2)
+        """Elements of a block of one layer's cache."""
+        library = _library()
+        self._handle = c_void_p(
+            library.corelm_attention_new(self.name.encode(), heads, kv_heads, head_dim, block_size, threads)
+        )
+        self._write, self._attend = library.corelm_attention_write, library.corelm_attention_attend
+        weakref.finalize(self, library.corelm_attention_delete, self._handle)
+
+    def write(self, cache: int, slots: Ints, k: int, v: int) -> None:
+        """Store the keys and values [M, KV heads, head_dim] of tokens at `slots`, block * block_size + offset.
+
+        The tokens of a sequence stand in their order.
+        """
+        self._write(self._handle, cache, len(slots), _address(slots), k, v)
+
+    def attend(
+        self, cache: int, starts: Ints, lengths: Ints, tables: Ints, window: int | None, q: int, output: int
+    ) -> None:
+        """Attention of `q` [M, heads, head_dim]: S slices with `lengths` tokens each from position `starts` on.
+
+        `tables` is [S, blocks of the longest context]; a query sees `window` tokens, itself included.
+        """
+        slices, width = tables.shape
+        seen = 2**62 if window is None else window
+        arrays = _address(starts), _address(lengths), _address(tables)
+        self._attend(self._handle, cache, slices, *arrays, width, seen, q, output)
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    if not LIBRARY.exists():
+        raise KernelsMissing(REASON.read_text().strip() if REASON.exists() else "they were not built")
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+    except OSError as error:
+        raise KernelsMissing(f"their library cannot be loaded: {error}") from error
+    signatures = {
+        "corelm_kernels": (c_char_p, [c_char_p]),
+        "corelm_attention_new": (c_void_p, [c_char_p, *5 * [c_int]]),
+        "corelm_attention_delete": (None, [c_void_p]),
+        "corelm_attention_write": (None, [c_void_p, c_void_p, c_int64, *3 * [c_void_p]]),
+        "corelm_attention_attend": (None, [*2 * [c_void_p], c_int64, *3 * [c_void_p], *2 * [c_int64], *2 * [c_void_p]]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def _address(array: Ints) -> int:
+    """Where an array of 64-bit integers lies."""
+    assert array.dtype == np.int64
+    assert array.flags.c_contiguous
+    return array.ctypes.data

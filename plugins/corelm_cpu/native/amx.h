@@ -1,0 +1,79 @@
+// Products of tiles of 16 rows by Advanced Matrix Extensions: scores and weighted sums of prompts.
+//
+// The cache's layout is that of AMX's second operand: keys [d/2][16 tokens][2], values [8 pairs][16 dimensions][2].
+#pragma once
+#include <immintrin.h>
+#include <stddef.h>
+
+#include "layout.h"
+
+namespace {
+
+constexpr int TILE = 16;  // rows of a tile, and its columns of 32 bits
+
+inline bool amx_suits(const Shape& shape) {
+    return shape.block_size % TILE == 0 && shape.head_dim % 32 == 0 && shape.head_dim <= 256;
+}
+
+// Sets this thread's tiles while it lives: 0 and 1 sums, 2 queries, 3 and 4 keys, 5 weights, 6 and 7 values.
+struct AmxSession {
+    AmxSession() {
+        struct alignas(64) Sizes {
+            uint8_t palette = 1, start_row = 0, reserved[14] = {};
+            uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 32, 64, 64};
+            uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 8, 8};
+        } const sizes;
+        _tile_loadconfig(&sizes);
+    }
+    ~AmxSession() { _tile_release(); }
+};
+
+// Products of 16 queries [16][d] with all keys of blocks `first` to `last` - 1, into `scores` [16][stride].
+inline void amx_scores(const Shape& shape, const Tile& tile, int first, int last, const uint16_t* queries,
+                       float* scores, size_t stride) {
+    const int d = shape.head_dim, per_block = shape.block_size / TILE, units = (last - first) * per_block;
+    const size_t key_bytes = size_t(shape.block_size) * 4, query_bytes = size_t(d) * 2;
+    const auto keys = [&](int unit) {
+        return tile.region + tile.table[first + unit / per_block] * shape.block() + unit % per_block * 2 * TILE;
+    };
+    for (int unit = 0; unit < units; unit += 2) {
+        const int other = unit + 1 < units ? unit + 1 : unit;  // the last one may be done twice
+        const uint16_t *k0 = keys(unit), *k1 = keys(other);
+        _tile_zero(0);
+        _tile_zero(1);
+        for (int i = 0; i < d; i += 32) {
+            const size_t offset = size_t(i) * shape.block_size;
+            _tile_loadd(2, queries + i, query_bytes);
+            _tile_loadd(3, k0 + offset, key_bytes);
+            _tile_dpbf16ps(0, 2, 3);
+            _tile_loadd(4, k1 + offset, key_bytes);
+            _tile_dpbf16ps(1, 2, 4);
+        }
+        _tile_stored(0, scores + size_t(unit) * TILE, stride * sizeof(float));
+        _tile_stored(1, scores + size_t(other) * TILE, stride * sizeof(float));
+    }
+}
+
+// Add the values of blocks `first` to `last` - 1, all of them written, weighted, to `acc` [16][acc_stride].
+inline void amx_weigh(const Shape& shape, const Tile& tile, int first, int last, const uint16_t* weights, size_t stride,
+                      float* acc, size_t acc_stride) {
+    const size_t value_bytes = size_t(shape.head_dim) * 4;
+    for (int d = 0; d < shape.head_dim; d += 2 * TILE) {
+        _tile_loadd(0, acc + d, acc_stride * sizeof(float));
+        _tile_loadd(1, acc + d + TILE, acc_stride * sizeof(float));
+        for (int b = first; b < last; b++) {
+            const uint16_t* values = tile.region + tile.table[b] * shape.block() + shape.values() + 2 * d;
+            for (int j = 0; j < shape.block_size; j += TILE, values += TILE * shape.head_dim) {
+                _tile_loadd(5, weights + size_t(b - first) * shape.block_size + j, stride * sizeof(uint16_t));
+                _tile_loadd(6, values, value_bytes);
+                _tile_dpbf16ps(0, 5, 6);
+                _tile_loadd(7, values + 2 * TILE, value_bytes);
+                _tile_dpbf16ps(1, 5, 7);
+            }
+        }
+        _tile_stored(0, acc + d, acc_stride * sizeof(float));
+        _tile_stored(1, acc + d + TILE, acc_stride * sizeof(float));
+    }
+}
+
+}  // namespace

@@ -1,0 +1,141 @@
+#include "attention.h"
+
+#include <math.h>
+
+#include <algorithm>
+
+#include "threads.h"
+
+struct Attention::Step {
+    const uint16_t* cache;
+    const Batch& batch;
+    int64_t window;
+    const uint16_t* queries;
+    uint16_t* output;
+    int64_t cost;
+};
+
+namespace {
+
+size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
+
+}  // namespace
+
+Attention::Attention(const Kernels& kernels, const Shape& shape, int threads)
+    : kernels_(kernels),
+      shape_(shape),
+      threads_(threads),
+      tile_queries_(std::max(TILE_ROWS / shape.group(), 1)),
+      rows_(int(round_up(tile_queries_ * shape.group(), MAX_LANES))),
+      scores_stride_(round_up(std::max(CHUNK_TOKENS, shape.slots()), MAX_LANES) + 2 * MAX_LANES),
+      acc_stride_(round_up(shape.head_dim, MAX_LANES)),
+      buffers_(threads),
+      heads_(threads),
+      tails_(threads) {
+    for (Buffers& buffers : buffers_) {
+        buffers.scores.resize(rows_ * scores_stride_);
+        buffers.weights.resize(rows_ * scores_stride_);
+        buffers.acc.resize(PLACES * rows_ * acc_stride_);
+        buffers.sums.resize(PLACES * 2 * rows_);
+    }
+}
+
+State Attention::state(int thread, Place place) {
+    float* sums = buffers_[thread].sums.data() + size_t(place) * 2 * rows_;
+    return {buffers_[thread].acc.data() + place * rows_ * acc_stride_, sums, sums + rows_};
+}
+
+void Attention::write(uint16_t* cache, int64_t tokens, const int64_t* slots, const uint16_t* k, const uint16_t* v) {
+    // Neighbours that share a pair of slots are written by one thread.
+    const auto boundary = [&](int part) {
+        int64_t i = tokens * part / threads_;
+        while (i > 0 && i < tokens && slots[i] == slots[i - 1] + 1) {
+            if (slots[i] % shape_.block_size % 2 == 0) break;
+            i++;
+        }
+        return i;
+    };
+    auto part = [&](int thread) {
+        const int64_t from = boundary(thread), to = boundary(thread + 1);
+        const size_t offset = size_t(from) * shape_.kv_heads * shape_.head_dim;
+        if (from < to) kernels_.write(shape_, cache, to - from, slots + from, k + offset, v + offset);
+    };
+    in_parallel(threads_, [](void* data, int i) { (*static_cast<decltype(part)*>(data))(i); }, &part);
+}
+
+void Attention::attend(const uint16_t* cache, const Batch& batch, int64_t window, const uint16_t* queries,
+                       uint16_t* output) {
+    Step step{cache, batch, window, queries, output, 0};
+    each_tile(step, [&](const Tile&, int64_t cost) { step.cost += cost; });
+    auto part = [&](int thread) { compute_share(step, thread); };
+    in_parallel(threads_, [](void* data, int i) { (*static_cast<decltype(part)*>(data))(i); }, &part);
+    join_parts();
+}
+
+// Visit every tile with its cost, the rows of all its blocks.
+template <class Visit>
+void Attention::each_tile(const Step& step, Visit visit) const {
+    const int group = shape_.group(), d = shape_.head_dim, block_size = shape_.block_size;
+    int64_t row = 0;
+    for (int64_t s = 0; s < step.batch.slices; s++) {
+        const int64_t length = step.batch.lengths[s];
+        for (int64_t i = 0; i < length; i += tile_queries_) {
+            const int count = int(std::min<int64_t>(tile_queries_, length - i));
+            const int64_t position = step.batch.starts[s] + i;
+            const int first = int(std::max<int64_t>(position + 1 - step.window, 0) / block_size);
+            const int last = int((position + count - 1) / block_size + 1);
+            for (int head = 0; head < shape_.kv_heads; head++) {
+                const size_t offset = (size_t(row + i) * shape_.heads + size_t(head) * group) * d;
+                const uint16_t* region = step.cache + head * shape_.region();
+                const int64_t* table = step.batch.tables + s * step.batch.width;
+                visit(Tile{region, table, step.queries + offset, step.output + offset, position, step.window, count,
+                           first, last},
+                      int64_t(last - first) * count * group);
+            }
+        }
+        row += length;
+    }
+}
+
+// Every thread gets an equal share of the cost, cut between blocks.
+void Attention::compute_share(const Step& step, int thread) {
+    const int64_t from = step.cost * thread / threads_, to = step.cost * (thread + 1) / threads_;
+    const float scale = 1.44269504f / sqrtf(float(shape_.head_dim));  // weights are powers of two
+    Buffers& buffers = buffers_[thread];
+    const Scratch scratch{buffers.scores.data(), buffers.weights.data(), scores_stride_, acc_stride_};
+    heads_[thread].used = tails_[thread].used = false;
+    int64_t done = 0;
+    each_tile(step, [&](Tile tile, int64_t cost) {
+        const int64_t start = done;
+        done += cost;
+        if (done <= from || start >= to) return;
+        const int64_t rows = int64_t(tile.count) * shape_.group();
+        const int begin = tile.first + int((std::max(from, start) - start) / rows);
+        const int end = tile.first + int((std::min(to, done) - start) / rows);
+        if (begin == end) return;
+        const bool begun_before = begin > tile.first, goes_on = end < tile.last;
+        const Place place = begun_before ? HEAD : goes_on ? TAIL : WHOLE;
+        tile.first = begin;
+        tile.last = end;
+        kernels_.attend(shape_, tile, scale, scratch, state(thread, place));
+        if (place == WHOLE)
+            kernels_.finish(shape_, tile, acc_stride_, state(thread, WHOLE));
+        else
+            (place == HEAD ? heads_ : tails_)[thread] = Part{tile, true, goes_on};
+    });
+}
+
+void Attention::join_parts() {
+    for (int thread = 0; thread < threads_; thread++) {
+        if (!tails_[thread].used) continue;
+        const Tile& tile = tails_[thread].tile;
+        const State whole = state(thread, TAIL);
+        bool goes_on = true;
+        for (int next = thread + 1; goes_on && next < threads_; next++) {
+            if (!heads_[next].used) continue;
+            kernels_.merge(tile.count * shape_.group(), shape_.head_dim, acc_stride_, whole, state(next, HEAD));
+            goes_on = heads_[next].goes_on;
+        }
+        kernels_.finish(shape_, tile, acc_stride_, whole);
+    }
+}

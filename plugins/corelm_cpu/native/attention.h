@@ -1,0 +1,44 @@
+// Attention over the paged cache for one engine: cuts a step into tiles, shares them among threads, joins the parts.
+#pragma once
+#include <vector>
+
+#include "kernels.h"
+
+class Attention {
+   public:
+    Attention(const Kernels& kernels, const Shape& shape, int threads);
+
+    // Store keys and values [tokens][kv_heads][d] at `slots`, block * block_size + offset; a sequence's in their order.
+    void write(uint16_t* cache, int64_t tokens, const int64_t* slots, const uint16_t* k, const uint16_t* v);
+
+    // Attend with `queries` [M][heads][d]; `output` has the same shape. A query sees `window` tokens, itself included.
+    void attend(const uint16_t* cache, const Batch& batch, int64_t window, const uint16_t* queries, uint16_t* output);
+
+   private:
+    struct Step;
+    struct Buffers {
+        std::vector<float> scores, acc, sums;
+        std::vector<uint16_t> weights;
+    };
+    // What a thread computed of a tile that is not its alone.
+    struct Part {
+        Tile tile;
+        bool used, goes_on;
+    };
+    // Where a thread keeps the state of a tile: done at once, begun by a thread before, left to threads after it.
+    enum Place { WHOLE, HEAD, TAIL, PLACES };
+
+    template <class Visit>
+    void each_tile(const Step& step, Visit visit) const;
+    void compute_share(const Step& step, int thread);
+    void join_parts();
+    State state(int thread, Place place);
+
+    const Kernels& kernels_;
+    const Shape shape_;
+    const int threads_;
+    const int tile_queries_, rows_;  // rows rounded up for AMX
+    const size_t scores_stride_, acc_stride_;
+    std::vector<Buffers> buffers_;     // by thread
+    std::vector<Part> heads_, tails_;  // by thread
+};

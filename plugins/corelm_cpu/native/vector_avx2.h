@@ -1,0 +1,84 @@
+// 8 lanes of AVX2 with FMA.
+#pragma once
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+
+#include "exp2.h"
+
+namespace {
+
+constexpr int LANES = 8;
+using Floats = __m256;
+using Pairs = __m256i;  // two bfloat16 a lane
+
+inline Floats splat(float x) { return _mm256_set1_ps(x); }
+inline Floats load(const float* p) { return _mm256_loadu_ps(p); }
+inline void store(float* p, Floats x) { _mm256_storeu_ps(p, x); }
+inline Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
+inline Floats sub(Floats a, Floats b) { return _mm256_sub_ps(a, b); }
+inline Floats mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
+inline Floats larger(Floats a, Floats b) { return _mm256_max_ps(a, b); }  // b if either is a NaN
+inline Pairs load_pairs(const uint16_t* p) { return _mm256_loadu_si256((const __m256i*)p); }
+
+inline Pairs splat_pair(const uint16_t* p) {
+    int pair;
+    __builtin_memcpy(&pair, p, sizeof pair);
+    return _mm256_set1_epi32(pair);
+}
+
+inline float largest(Floats x) {
+    __m128 y = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    y = _mm_max_ps(y, _mm_movehl_ps(y, y));
+    return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
+}
+
+inline float total(Floats x) {
+    __m128 y = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    y = _mm_add_ps(y, _mm_movehl_ps(y, y));
+    return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
+}
+
+// -infinity in all lanes but those from `from` to `to` - 1.
+inline Floats only_lanes(Floats x, int64_t from, int64_t to) {
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const int low = from < 0 ? 0 : from > LANES ? LANES : int(from), high = to < 0 ? 0 : to > LANES ? LANES : int(to);
+    const __m256i keep = _mm256_andnot_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32(low), lane),
+                                             _mm256_cmpgt_epi32(_mm256_set1_epi32(high), lane));
+    return _mm256_blendv_ps(splat(-INFINITY), x, _mm256_castsi256_ps(keep));
+}
+
+// 2 ** x for x <= 0, exactly 0 for -infinity; a NaN stays one.
+inline Floats exp2_of(Floats x) {
+    const Floats small = _mm256_cmp_ps(x, splat(-126.f), _CMP_LT_OQ);
+    x = _mm256_max_ps(splat(-126.f), x);
+    const Floats whole = _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const Floats part = sub(x, whole);
+    Floats y = splat(EXP2_SERIES[0]);
+    for (int i = 1; i < 6; i++)
+        y = _mm256_fmadd_ps(y, part, splat(EXP2_SERIES[i]));
+    const __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(whole), _mm256_set1_epi32(127)), 23);
+    return _mm256_andnot_ps(small, mul(y, _mm256_castsi256_ps(power)));
+}
+
+inline Floats even(Pairs x) { return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16)); }
+inline Floats odd(Pairs x) { return _mm256_castsi256_ps(_mm256_and_si256(x, _mm256_set1_epi32(int(0xffff0000)))); }
+inline Floats dot(Floats acc, Pairs a, Pairs b) {
+    return _mm256_fmadd_ps(odd(a), odd(b), _mm256_fmadd_ps(even(a), even(b), acc));
+}
+
+// Rounds to nearest, ties to even.
+inline void store_bfloat16(uint16_t* p, Floats x) {
+    const __m256i bits = _mm256_castps_si256(x);
+    const __m256i last = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(last, _mm256_set1_epi32(0x7fff)));
+    const __m256i unordered = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    rounded = _mm256_blendv_epi8(rounded, _mm256_set1_epi32(0x7fc00000), unordered);
+    rounded = _mm256_srli_epi32(rounded, 16);
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(rounded, rounded), 0x08);
+    _mm_storeu_si128((__m128i*)p, _mm256_castsi256_si128(packed));
+}
+
+inline void store_half(uint16_t* p, Floats x) { store_bfloat16(p, x); }
+
+}  // namespace

@@ -1,0 +1,112 @@
+// 8 lanes in plain C++, for any processor.
+#pragma once
+#include <math.h>
+#include <stdint.h>
+
+#include "exp2.h"
+
+namespace {
+
+constexpr int LANES = 8;
+struct Floats {
+    float lane[LANES];
+};
+struct Pairs {
+    uint32_t lane[LANES];  // two bfloat16 each
+};
+
+template <class Result = Floats, class Function>
+inline Result each_lane(Function function) {
+    Result result;
+    for (int i = 0; i < LANES; i++) result.lane[i] = function(i);
+    return result;
+}
+
+inline float as_float(uint32_t bits) {
+    float x;
+    __builtin_memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+inline Floats splat(float x) {
+    return each_lane([&](int) { return x; });
+}
+inline Floats load(const float* p) {
+    return each_lane([&](int i) { return p[i]; });
+}
+inline void store(float* p, Floats x) { __builtin_memcpy(p, x.lane, sizeof x); }
+inline Floats add(Floats a, Floats b) {
+    return each_lane([&](int i) { return a.lane[i] + b.lane[i]; });
+}
+inline Floats sub(Floats a, Floats b) {
+    return each_lane([&](int i) { return a.lane[i] - b.lane[i]; });
+}
+inline Floats mul(Floats a, Floats b) {
+    return each_lane([&](int i) { return a.lane[i] * b.lane[i]; });
+}
+inline Floats larger(Floats a, Floats b) {  // b if either is a NaN
+    return each_lane([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
+}
+
+inline float largest(Floats x) {
+    float most = x.lane[0];
+    for (int i = 1; i < LANES; i++) most = x.lane[i] > most ? x.lane[i] : most;
+    return most;
+}
+
+inline float total(Floats x) {
+    float sum = 0;
+    for (int i = 0; i < LANES; i++) sum += x.lane[i];
+    return sum;
+}
+
+inline Pairs load_pairs(const uint16_t* p) {
+    Pairs x;
+    __builtin_memcpy(x.lane, p, sizeof x);
+    return x;
+}
+
+inline Pairs splat_pair(const uint16_t* p) {
+    uint32_t pair;
+    __builtin_memcpy(&pair, p, sizeof pair);
+    return each_lane<Pairs>([&](int) { return pair; });
+}
+
+// -infinity in all lanes but those from `from` to `to` - 1.
+inline Floats only_lanes(Floats x, int64_t from, int64_t to) {
+    return each_lane([&](int i) { return i >= from && i < to ? x.lane[i] : -INFINITY; });
+}
+
+// 2 ** x for x <= 0, exactly 0 for -infinity; a NaN stays one.
+inline Floats exp2_of(Floats x) {
+    return each_lane([&](int i) {
+        const float bounded = x.lane[i] >= -126.f ? x.lane[i] : -126.f;
+        const int whole = int(bounded - .5f);  // to nearest, as `bounded` is not positive
+        const float part = bounded - float(whole);
+        float y = EXP2_SERIES[0];
+        for (int term = 1; term < 6; term++) y = y * part + EXP2_SERIES[term];
+        y *= as_float(uint32_t(whole + 127) << 23);
+        return x.lane[i] < -126.f ? 0.f : x.lane[i] != x.lane[i] ? x.lane[i] : y;
+    });
+}
+
+// Little-endian: the first of a pair is the low half of its lane.
+inline Floats dot(Floats acc, Pairs a, Pairs b) {
+    return each_lane([&](int i) {
+        const float low = as_float(a.lane[i] << 16) * as_float(b.lane[i] << 16);
+        return acc.lane[i] + low + as_float(a.lane[i] & 0xffff0000u) * as_float(b.lane[i] & 0xffff0000u);
+    });
+}
+
+// Rounds to nearest, ties to even.
+inline void store_bfloat16(uint16_t* p, Floats x) {
+    for (int i = 0; i < LANES; i++) {
+        uint32_t bits;
+        __builtin_memcpy(&bits, &x.lane[i], sizeof bits);
+        p[i] = x.lane[i] != x.lane[i] ? 0x7fc0 : uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+}
+
+inline void store_half(uint16_t* p, Floats x) { store_bfloat16(p, x); }
+
+}  // namespace

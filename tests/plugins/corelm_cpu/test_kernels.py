@@ -1,0 +1,208 @@
+"""The native kernels against a reference in double precision, at every level this machine can run."""
+
+import gc
+import itertools
+import threading
+
+import numpy as np
+import pytest
+import torch
+from corelm_cpu.kernels import CACHE_PADDING, KernelsMissing, PagedAttention, kernels_name
+
+LEVELS = ("portable", "avx2", "avx512", "avx512-bf16", "amx-bf16")
+NAN = 0x7FC0
+
+
+def available():
+    """The levels of this machine."""
+    found = []
+    for level in LEVELS:
+        try:
+            found.append(kernels_name(level))
+        except KernelsMissing:
+            continue
+    return found
+
+
+AVAILABLE = available()
+pytestmark = pytest.mark.skipif(not AVAILABLE, reason="the kernels were not built")
+
+
+def rounded(array):
+    """An array of floats as the bits of bfloat16 and as the doubles that these are."""
+    tensor = torch.from_numpy(array).to(torch.bfloat16).contiguous()
+    return tensor.view(torch.int16).numpy(), tensor.double().numpy()
+
+
+class Case:
+    """Random sequences in a cache full of NaNs, written to it in pieces."""
+
+    def __init__(self, contexts, *, heads=6, kv_heads=2, head_dim=64, block_size=16, window=None, seed=0):
+        """`contexts`: for each slice its first position and its length."""
+        self.rng = np.random.default_rng(seed)
+        self.starts, self.lengths = (np.array(column, np.int64) for column in zip(*contexts, strict=True))
+        self.shape = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "block_size": block_size}
+        self.window = window
+        ends = self.starts + self.lengths
+        blocks = -(-ends // block_size)
+        self.num_blocks = int(blocks.sum()) + 2
+        ids = iter(self.rng.permutation(self.num_blocks))
+        self.tables = np.full((len(contexts), int(blocks.max())), 2**40, np.int64)
+        for table, count in zip(self.tables, blocks, strict=True):
+            table[:count] = list(itertools.islice(ids, int(count)))
+        self.k, self.v = ([self.draw(end, kv_heads, head_dim) for end in ends] for _ in range(2))
+        self.q = [self.draw(length, heads, head_dim) for length in self.lengths]
+
+    def draw(self, *shape):
+        return rounded(self.rng.normal(size=shape).astype(np.float32) * 1.5)
+
+    def slots(self, index, first, last):
+        positions, size = np.arange(first, last), self.shape["block_size"]
+        return self.tables[index, positions // size] * size + positions % size
+
+    def run(self, level, threads):
+        """Attention as the kernels compute it, one array [length, heads, head_dim] of floats a slice."""
+        attention = PagedAttention(**self.shape, threads=threads, level=level)
+        cache = np.full(self.num_blocks * attention.block_elements + CACHE_PADDING // 2, NAN, np.uint16)
+        self.write(attention, cache, [(i, 0, start) for i, start in enumerate(self.starts)])
+        ends = self.starts + self.lengths
+        self.write(attention, cache, [(i, *span) for i, span in enumerate(zip(self.starts, ends, strict=True))])
+        queries = np.concatenate([bits for bits, _ in self.q])
+        output = np.full(queries.shape, NAN, np.int16)
+        attention.attend(
+            cache.ctypes.data,
+            self.starts,
+            self.lengths,
+            self.tables,
+            self.window,
+            queries.ctypes.data,
+            output.ctypes.data,
+        )
+        floats = torch.from_numpy(output).view(torch.bfloat16).double().numpy()
+        return np.split(floats, np.cumsum(self.lengths)[:-1])
+
+    def write(self, attention, cache, spans):
+        """Write positions `first` to `last` - 1 of slices in one call."""
+        slots = np.concatenate([self.slots(*span) for span in spans])
+        k, v = (np.concatenate([rows[i][0][a:b] for i, a, b in spans]) for rows in (self.k, self.v))
+        attention.write(cache.ctypes.data, slots, k.ctypes.data, v.ctypes.data)
+
+    def expected(self, index):
+        """The same in double precision."""
+        q, k, v = (arrays[index][1] for arrays in (self.q, self.k, self.v))
+        k, v = (np.repeat(array, q.shape[1] // array.shape[1], axis=1) for array in (k, v))
+        scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(q.shape[2])
+        distance = np.arange(len(q))[:, None] + self.starts[index] - np.arange(len(k))
+        seen = (distance >= 0) & (distance < (self.window or 2**40))
+        scores = np.where(seen, scores, -np.inf)
+        weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+        weights /= weights.sum(axis=2, keepdims=True)
+        return np.einsum("hqk,khd->qhd", weights, v)
+
+    def check(self, level, threads):
+        for index, actual in enumerate(self.run(level, threads)):
+            assert np.abs(actual - self.expected(index)).max() < 0.03
+
+
+DECODE = [(0, 1), (14, 1), (15, 1), (16, 1), (99, 1), (256, 1), (300, 1)]
+MIXED = [(0, 1), (0, 17), (31, 1), (16, 33), (5, 7), (250, 40), (511, 1)]
+every_level = pytest.mark.parametrize("level", AVAILABLE)
+
+
+@every_level
+@pytest.mark.parametrize("threads", [1, 2, 3, 4])
+@pytest.mark.parametrize("contexts", [DECODE, MIXED, [(0, 1)], [(700, 1)], [(0, 90)]])
+def test_batches_and_threads(level, threads, contexts):
+    Case(contexts, seed=threads).check(level, threads)
+
+
+@every_level
+@pytest.mark.parametrize("head_dim", [8, 24, 32, 64, 80, 96, 128, 256])
+@pytest.mark.parametrize("block_size", [1, 5, 16, 32, 300])
+def test_sizes(level, head_dim, block_size):
+    Case(MIXED[:5], head_dim=head_dim, block_size=block_size, seed=head_dim).check(level, 2)
+
+
+@every_level
+@pytest.mark.parametrize(("heads", "kv_heads"), [(1, 1), (4, 4), (8, 1), (7, 1), (10, 2), (40, 1)])
+def test_grouped_queries(level, heads, kv_heads):
+    Case(MIXED, heads=heads, kv_heads=kv_heads, head_dim=32).check(level, 3)
+
+
+@every_level
+@pytest.mark.parametrize("window", [1, 2, 15, 16, 17, 64, 10**6])
+@pytest.mark.parametrize("block_size", [5, 16])
+def test_windows(level, window, block_size):
+    Case(MIXED, window=window, block_size=block_size, seed=window).check(level, 2)
+
+
+@every_level
+def test_a_long_context(level):
+    Case([(9000, 1), (8190, 3)], heads=3, kv_heads=1).check(level, 4)
+
+
+@every_level
+@pytest.mark.parametrize("scale", [0.0, 30.0])
+def test_extreme_scores(level, scale):
+    """Weights that are all equal, and weights of which one is everything."""
+    case = Case(MIXED)
+    case.q = [rounded(floats.astype(np.float32) * scale) for _, floats in case.q]
+    case.check(level, 2)
+
+
+@every_level
+def test_results_do_not_depend_on_neighbours(level):
+    """With one thread a context is never cut."""
+    together, alone = Case(MIXED), Case(MIXED[-2:-1])
+    alone.k, alone.v, alone.q = ([rows[-2]] for rows in (together.k, together.v, together.q))
+    assert (together.run(level, 1)[-2] == alone.run(level, 1)[0]).all()
+
+
+@every_level
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_nan_stays_in_its_sequence(level, threads):
+    """One sequence's query, another's key and a third's value are NaNs; nobody else notices."""
+    case = Case([(40, 1)] * 5)
+    for rows, sick in ((case.q, 0), (case.k, 1), (case.v, 2)):
+        bits, _ = rows[sick]
+        bits[..., 3] = NAN
+    results = case.run(level, threads)
+    assert np.isnan(results[0]).all()
+    assert np.isnan(results[1]).all()
+    assert np.isnan(results[2][..., 3]).all()
+    for index in (3, 4):
+        assert np.abs(results[index] - case.expected(index)).max() < 0.03
+
+
+def test_two_engines_at_once():
+    """Each of two threads has an engine of its own; their results are right, and their memory goes with them."""
+    cases = [Case(MIXED, seed=1), Case(DECODE, heads=9, kv_heads=3, seed=2)]
+    failures = []
+
+    def check(case):
+        try:
+            for _ in range(10):
+                case.check(None, 2)
+        except AssertionError as error:
+            failures.append(error)
+
+    workers = [threading.Thread(target=check, args=(case,)) for case in cases]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    gc.collect()
+    assert not failures
+
+
+def test_the_best_level_is_the_default():
+    assert kernels_name() == AVAILABLE[-1]
+    assert "portable" in AVAILABLE
+
+
+def test_what_the_kernels_cannot_do_is_said():
+    shape = {"heads": 4, "kv_heads": 2, "block_size": 16, "threads": 1}
+    with pytest.raises(KernelsMissing, match="head_dim in multiples of 8, not 20"):
+        PagedAttention(**shape, head_dim=20)
+    with pytest.raises(KernelsMissing, match="no avx1024"):
+        PagedAttention(**shape, head_dim=64, level="avx1024")

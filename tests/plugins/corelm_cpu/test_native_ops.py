@@ -1,0 +1,116 @@
+"""The executor with the native kernels: what PyTorch computes, whatever happens to the blocks."""
+
+import msgspec
+import pytest
+import torch
+from corelm_cpu import kernels
+from corelm_cpu.kernels import KernelsMissing, kernels_name
+from corelm_cpu.native_ops import NativeOps
+from corelm_cpu.ops import FastOps
+from corelm_cpu.settings import CpuSettings
+
+
+def built():
+    try:
+        return bool(kernels_name())
+    except KernelsMissing:
+        return False
+
+
+needs_kernels = pytest.mark.skipif(not built(), reason="the kernels were not built")
+BFLOAT16 = {"dtype": "bfloat16"}
+TORCH = {"dtype": "bfloat16", "settings": CpuSettings(kernels="torch", threads=1)}
+
+
+@pytest.fixture(params=[1, 3])
+def native(drive, request):
+    """Make a driver that computes with the native kernels."""
+    before = torch.get_num_threads()
+    yield lambda name, **options: drive(name, **BFLOAT16 | {"settings": CpuSettings(threads=request.param)} | options)
+    torch.set_num_threads(before)
+
+
+@needs_kernels
+def test_logits_equal_those_of_pytorch(drive, native, prompt, model_name):
+    prompts = [prompt(length, length) for length in (1, 20, 33, 150)]
+    for block_size, chunk in ((4, 19), (16, 1000), (16, 1), (5, 64)):
+        ours = native(model_name, block_size=block_size).logits(*prompts, chunk=chunk)
+        theirs = drive(model_name, block_size=block_size, **TORCH).logits(*prompts, chunk=chunk)
+        for actual, expected in zip(ours, theirs, strict=True):
+            assert (actual - expected).norm() / expected.norm() < 0.05
+
+
+@needs_kernels
+def test_greedy_tokens_differ_only_at_near_ties(drive, native, prompt):
+    """Where the two part, PyTorch's logits of both tokens are close."""
+    torch_driver, native_driver = drive("even widths", **TORCH), native("even widths")
+    prompts = [prompt(length, length) for length in (3, 17, 40)]
+    ours, theirs = (driver.generate(*prompts, tokens=12) for driver in (native_driver, torch_driver))
+    for tokens, mine, its in zip(prompts, ours, theirs, strict=True):
+        parted = next((i for i in range(12) if mine[i] != its[i]), None)
+        if parted is not None:
+            logits = torch_driver.logits(tokens + its[:parted])[0][-1]
+            assert abs(logits[mine[parted]] - logits[its[parted]]) < 0.05 * logits.abs().max()
+
+
+@needs_kernels
+@pytest.mark.parametrize("shared", [16, 32, 33])
+def test_a_prefix_that_others_computed(native, prompt, shared):
+    driver, tokens = native("mistral"), prompt(40)
+    whole = driver.logits(tokens)[0]
+    first, second = driver.start(tokens), driver.start(tokens)
+    driver.step(driver.slice(first.seq_id, 0, shared, sample=False), started=[first])
+    begin = shared // 16 * 16
+    driver.blocks[second.seq_id] = known = driver.blocks[first.seq_id][: shared // 16]
+    piece = driver.slice(second.seq_id, begin, 40 - begin)
+    whole_table = tuple(known)  # now with the blocks of the slice
+    driver.step(msgspec.structs.replace(piece, new_block_ids=whole_table), started=[second])
+    difference = driver.executor.recorded[-1] - whole[-1]
+    assert difference.norm() / whole[-1].norm() < 0.02
+
+
+@needs_kernels
+def test_the_banner_names_the_kernels(drive):
+    driver = drive("llama", **BFLOAT16)
+    assert driver.info.details["kernels"] == kernels_name()
+    assert isinstance(driver.executor._ops, NativeOps)
+
+
+def test_the_setting_torch(drive):
+    driver = drive("llama", **TORCH)
+    assert driver.info.details["kernels"] == "torch (as set)"
+    assert isinstance(driver.executor._ops, FastOps)
+
+
+def test_float32_stays_exact(drive):
+    assert drive("llama").info.details["kernels"] == "torch (exact, batch-invariant float32)"
+
+
+@pytest.fixture
+def another_library(monkeypatch, tmp_path):
+    """Look for the library in an empty folder."""
+    monkeypatch.setattr(kernels, "LIBRARY", tmp_path / "_kernels.so")
+    monkeypatch.setattr(kernels, "REASON", tmp_path / "_kernels.txt")
+    kernels._library.cache_clear()
+    yield tmp_path
+    kernels._library.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "words"),
+    [
+        (None, "", "they were not built"),
+        ("_kernels.txt", "no C++ compiler was found\n", "no C\\+\\+ compiler was found"),
+        ("_kernels.so", "not a library", "their library cannot be loaded"),
+    ],
+)
+def test_without_the_library_pytorch_computes(drive, prompt, another_library, file, text, words):
+    if file:
+        (another_library / file).write_text(text)
+    driver = drive("llama", **BFLOAT16)
+    assert isinstance(driver.executor._ops, FastOps)
+    kernels_line = driver.info.details["kernels"]
+    assert kernels_line.startswith("torch (")
+    with pytest.raises(KernelsMissing, match=words):
+        kernels_name()
+    assert len(driver.generate(prompt(5), tokens=2)[0]) == 2
