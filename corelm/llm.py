@@ -13,6 +13,7 @@ from corelm.assembly import configure, create_observers, engine_loader
 from corelm.contracts.frontend import ModelCard, Prompt
 from corelm.contracts.observer import EngineInfo
 from corelm.contracts.tokenizer import Chat
+from corelm.engine.async_engine import EMPTY_STEP_PAUSE_S
 from corelm.engine.request import Request
 from corelm.engine.streams import merge
 from corelm.engine.worker import Worker
@@ -21,8 +22,6 @@ from corelm.outputs import RequestOutput
 from corelm.sampling import SamplingParams
 
 CLOSE_S = 5.0
-EMPTY_STEP_PAUSE_S = 0.01
-"""Pause when requests wait but the policy lets none run."""
 
 Messages = Sequence[dict[str, Any]]
 

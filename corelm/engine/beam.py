@@ -10,6 +10,11 @@ from corelm.sampling import BeamSearch
 from corelm.scheduler.sequence import Sequence
 
 
+def num_candidates(width: int, num_end_tokens: int) -> int:
+    """Continuations that are looked at, of each beam and of all, so that `width` of them do not end the output."""
+    return max(2, 1 + num_end_tokens) * width
+
+
 class Candidate(NamedTuple):
     """A beam with one more token."""
 
@@ -92,7 +97,7 @@ class BeamRequest(Request):
             for token, logprob in zip(entry.top_ids, entry.top_logprobs, strict=True)
         ]
         candidates.sort(key=lambda candidate: candidate.logprob, reverse=True)
-        return candidates[: max(2, 1 + len(self._end_tokens)) * self._beam.width]
+        return candidates[: num_candidates(self._beam.width, len(self._end_tokens))]
 
     def _finish(self, candidates: list[Candidate], length: int) -> None:
         for candidate in candidates:

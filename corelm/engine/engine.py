@@ -14,8 +14,9 @@ from corelm.engine.intake import Intake
 from corelm.engine.journal import Journal
 from corelm.engine.observing import Observing
 from corelm.engine.request import Request
-from corelm.errors import CorelmError, PolicyError, RequestFailedError
+from corelm.errors import CorelmError, RequestFailedError
 from corelm.outputs import RequestOutput, TokenLogprobs
+from corelm.scheduler.guard import StrictPolicyError
 from corelm.scheduler.scheduler import Scheduler
 from corelm.scheduler.sequence import Sequence
 
@@ -186,7 +187,7 @@ class Engine:
             if sequence.sampling.logprobs is not None:
                 logprobs = _checked(result.logprobs.get(sequence.seq_id, []), len(tokens))
             outputs = request.advance(self, sequence, tokens, logprobs)
-        except PolicyError:
+        except StrictPolicyError:
             raise
         except (Exception, SystemExit) as error:
             logger.exception("request %s failed while its output was made", request.request_id)

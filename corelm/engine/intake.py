@@ -11,7 +11,7 @@ import msgspec
 from corelm.contracts.frontend import Prompt, RequestOptions
 from corelm.contracts.logits import LogitsProcessor
 from corelm.contracts.tokenizer import Tokenizer
-from corelm.engine.beam import BeamRequest
+from corelm.engine.beam import BeamRequest, num_candidates
 from corelm.engine.choice import Choice
 from corelm.engine.prompts import PromptReader
 from corelm.engine.request import BestOfRequest, GroupRequest, Request, SingleRequest
@@ -136,8 +136,8 @@ class Intake:
         self._prompts.check_vocabulary(params.stop_token_ids, "stop_token_ids")
         self._prompts.check_vocabulary(params.allowed_token_ids or (), "allowed_token_ids")
         self._prompts.check_vocabulary(list(params.logit_bias), "logit_bias")
-        if params.beam is not None and _candidates(params.beam.width, num_stop_tokens) > MAX_LOGPROBS:
-            most = MAX_LOGPROBS // _candidates(1, num_stop_tokens)
+        if params.beam is not None and num_candidates(params.beam.width, num_stop_tokens) > MAX_LOGPROBS:
+            most = MAX_LOGPROBS // num_candidates(1, num_stop_tokens)
             raise InvalidRequestError(
                 f"beam.width must be at most {most} with {num_stop_tokens} tokens that end the output",
                 param="beam.width",
@@ -175,18 +175,13 @@ class Intake:
 _DEFAULTS = {name: getattr(SamplingParams(), name) for name in CAPABILITY_OF}
 
 
-def _candidates(width: int, num_stop_tokens: int) -> int:
-    """Continuations of a beam that beam search looks at, so that `width` of them do not end the output."""
-    return max(2, 1 + num_stop_tokens) * width
-
-
 def _for_executor(params: SamplingParams, num_stop_tokens: int) -> SamplingParams:
     """What the executor has to know of `params` to compute the first sequence."""
     changes: dict[str, object] = {}
     if params.seed is None:
         changes["seed"] = secrets.randbits(63)
     if params.beam is not None:
-        logprobs = _candidates(params.beam.width, num_stop_tokens)
+        logprobs = num_candidates(params.beam.width, num_stop_tokens)
         changes |= {"beam": None, "n": 1, "temperature": 0.0, "logprobs": logprobs}
     elif params.num_sequences > params.n and params.logprobs is None:
         changes["logprobs"] = 0

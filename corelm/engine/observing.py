@@ -89,7 +89,7 @@ class Observing:
         for entry in self._observers:
             try:
                 news(entry[1])
-            except BaseException:
+            except BaseException:  # extensions in other languages raise more than Exception; this thread is ours
                 self._switch_off(entry)
                 logger.exception("%s failed and is switched off", entry[0])
 

@@ -1,6 +1,6 @@
 """What every tokenizer must do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from unittest import SkipTest
 
@@ -111,10 +111,7 @@ class TokenizerConformance:
 
     def test_part_of_a_character_is_held_back(self) -> None:
         tokenizer = self.make_tokenizer()
-        for text in plain_texts(tokenizer):
-            token_ids = tokenizer.encode(text)
-            if REPLACEMENT in tokenizer.decode(token_ids):
-                continue
+        for text, token_ids in _spelled(tokenizer):
             decoder = tokenizer.decoder()
             for token in token_ids:
                 assert REPLACEMENT not in decoder.push([token]), (
@@ -124,10 +121,7 @@ class TokenizerConformance:
 
     def test_complete_text_is_not_held_back(self) -> None:
         tokenizer = self.make_tokenizer()
-        for text in plain_texts(tokenizer):
-            token_ids = tokenizer.encode(text)
-            if REPLACEMENT in tokenizer.decode(token_ids):
-                continue
+        for _, token_ids in _spelled(tokenizer):
             decoder = tokenizer.decoder()
             pushed = "".join(decoder.push([token]) for token in token_ids)
             rest = decoder.flush()
@@ -218,6 +212,14 @@ class TokenizerConformance:
         except InvalidRequestError as error:
             raise SkipTest(f"it renders no chats: {error}") from None
         return tokenizer
+
+
+def _spelled(tokenizer: Tokenizer) -> Iterator[tuple[str, list[int]]]:
+    """Texts of which the vocabulary can spell every character, with their tokens."""
+    for text in plain_texts(tokenizer):
+        token_ids = tokenizer.encode(text)
+        if REPLACEMENT not in tokenizer.decode(token_ids):
+            yield text, token_ids
 
 
 def _accepted(text: str, call: Callable[[], list[int]]) -> list[int]:
