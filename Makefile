@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PROJECTS := pyproject.toml $(wildcard plugins/*/pyproject.toml)
-KERNELS := plugins/corelm_cpu/hatch_build.py $(wildcard plugins/corelm_cpu/native/*)
+KERNELS := plugins/corelm_cpu/hatch_build.py $(wildcard plugins/corelm_cpu/native/* plugins/corelm_cpu/native/*/*)
 SOURCES := corelm plugins tests docs $(wildcard examples benchmarks)
 
 .PHONY: run install test lint sanitize format docs clean

@@ -7,8 +7,9 @@
 #include <random>
 #include <vector>
 
-#include "attention.h"
+#include "attention/attention.h"
 #include "levels.h"
+#include "openmp.h"
 
 namespace {
 
@@ -42,7 +43,8 @@ double check(const Kernels& kernels, const Shape& shape, int64_t start, int64_t 
     std::vector<int64_t> table(blocks), slots(end);
     for (int64_t b = 0; b < blocks; b++) table[b] = blocks - 1 - b;
     for (int64_t i = 0; i < end; i++) slots[i] = table[i / shape.block_size] * shape.block_size + i % shape.block_size;
-    Attention attention(kernels, shape, threads);
+    OpenMPThreads team(threads);
+    Attention attention(kernels.attention, shape, team);
     const size_t before = start * shape.kv_heads * d;
     attention.write(cache.data(), start, slots.data(), k.data(), v.data());
     attention.write(cache.data(), length, slots.data() + start, k.data() + before, v.data() + before);

@@ -14,16 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 SOURCES = Path(__file__).parent
-COMMON = ("api.cpp", "attention.cpp", "levels.cpp", "threads.cpp")
-FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno")
+COMMON = ("api.cpp", "attention/attention.cpp", "levels.cpp", "openmp.cpp")
+FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", f"-I{SOURCES}")
 OPTIMISED = ("-O3",)
 AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma")
 LEVELS = {
-    "amx_bf16": ("vector_avx512.h", (*AVX512, "-mavx512bf16", "-mamx-tile", "-mamx-bf16")),
-    "avx512_bf16": ("vector_avx512.h", (*AVX512, "-mavx512bf16")),
-    "avx512": ("vector_avx512.h", AVX512),
-    "avx2": ("vector_avx2.h", ("-mavx2", "-mfma")),
-    "portable": ("vector_portable.h", ()),
+    "amx_bf16": ("vectors/avx512.h", (*AVX512, "-mavx512bf16", "-mamx-tile", "-mamx-bf16")),
+    "avx512_bf16": ("vectors/avx512.h", (*AVX512, "-mavx512bf16")),
+    "avx512": ("vectors/avx512.h", AVX512),
+    "avx2": ("vectors/avx2.h", ("-mavx2", "-mfma")),
+    "portable": ("vectors/portable.h", ()),
 }
 """By name: header with the vectors, flags. All but the last are for x86-64."""
 
@@ -54,11 +54,11 @@ def compile_objects(folder: Path, flags: tuple[str, ...] = OPTIMISED) -> list[Pa
         if "portable" not in objects:
             raise CompileError("the C++ compiler failed when corelm-cpu was installed")
         known = [f"-DHAVE_{level.upper()}" for level in objects]
-        common = [folder / f"{name}.o" for name in COMMON]
-        done = pool.map(lambda path: _run([*compiler, *known, str(SOURCES / path.stem), "-o", str(path)]), common)
+        common = {source: folder / f"{Path(source).stem}.o" for source in COMMON}
+        done = pool.map(lambda source: _run([*compiler, *known, str(SOURCES / source), "-o", str(common[source])]), common)
         if not all(done):
             raise CompileError("the C++ compiler failed when corelm-cpu was installed")
-    return [*objects.values(), *common]
+    return [*objects.values(), *common.values()]
 
 
 def compile_library(target: Path) -> None:
@@ -74,7 +74,7 @@ def compile_library(target: Path) -> None:
 def _compile_level(compiler: list[str], level: str, folder: Path) -> Path | None:
     header, flags = LEVELS[level]
     target = folder / f"{level}.o"
-    macros = [f"-DLEVEL={level}", f'-DLEVEL_NAME="{level.replace("_", "-")}"', f'-DVECTOR="{header}"']
+    macros = [f"-DLEVEL={level}", f'-DLEVEL_NAME="{level.replace("_", "-")}"', f'-DVECTORS="{header}"']
     return target if _run([*compiler, *flags, *macros, str(SOURCES / "level.cpp"), "-o", str(target)]) else None
 
 

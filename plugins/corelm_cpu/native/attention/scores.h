@@ -1,6 +1,6 @@
 // Scores of a tile's rows against a chunk of blocks: q . k * scale, -infinity where a row does not see a token.
 #pragma once
-#include "layout.h"
+#include "attention/layout.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include <stddef.h>
 
-#include "layout.h"
+#include "attention/layout.h"
 
 namespace {
 

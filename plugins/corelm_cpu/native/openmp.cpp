@@ -1,4 +1,4 @@
-#include "threads.h"
+#include "openmp.h"
 
 #include <dlfcn.h>
 
@@ -39,17 +39,17 @@ struct Job {
 };
 
 // There may be fewer threads than parts.
-void run(void* data) {
+void work(void* data) {
     const Job& job = *static_cast<Job*>(data);
     for (int i = openmp().thread(); i < job.parts; i += openmp().threads()) job.part(job.data, i);
 }
 
 }  // namespace
 
-void in_parallel(int parts, void (*part)(void* data, int index), void* data) {
+void OpenMPThreads::run(int parts, void (*part)(void* data, int index), void* data) {
     Job job{parts, part, data};
     if (parts > 1 && openmp().parallel) {
-        openmp().parallel(run, &job, unsigned(parts), 0);
+        openmp().parallel(work, &job, unsigned(parts), 0);
     } else {
         for (int i = 0; i < parts; i++) part(data, i);
     }

@@ -1,6 +1,6 @@
 // Storing keys and values in the cache's layout (see layout.h).
 #pragma once
-#include "layout.h"
+#include "attention/layout.h"
 
 namespace {
 

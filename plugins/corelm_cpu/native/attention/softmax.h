@@ -1,6 +1,6 @@
 // One row of a chunk: from scores to weights, relative to the largest score so far.
 #pragma once
-#include "kernels.h"
+#include "attention/kernels.h"
 
 namespace {
 

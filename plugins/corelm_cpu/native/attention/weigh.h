@@ -1,6 +1,6 @@
 // Adding a chunk's values, weighted, to the rows' accumulators.
 #pragma once
-#include "kernels.h"
+#include "attention/kernels.h"
 
 namespace {
 

@@ -2,11 +2,12 @@
 #pragma once
 #include <vector>
 
-#include "kernels.h"
+#include "attention/kernels.h"
+#include "threads.h"
 
 class Attention {
    public:
-    Attention(const Kernels& kernels, const Shape& shape, int threads);
+    Attention(const AttentionKernels& kernels, const Shape& shape, Threads& threads);
 
     // Store keys and values [tokens][kv_heads][d] at `slots`, block * block_size + offset; a sequence's in their order.
     void write(uint16_t* cache, int64_t tokens, const int64_t* slots, const uint16_t* k, const uint16_t* v);
@@ -34,9 +35,9 @@ class Attention {
     void join_parts();
     State state(int thread, Place place);
 
-    const Kernels& kernels_;
+    const AttentionKernels& kernels_;
     const Shape shape_;
-    const int threads_;
+    Threads& threads_;
     const int tile_queries_, rows_;  // rows rounded up for AMX
     const size_t scores_stride_, acc_stride_;
     std::vector<Buffers> buffers_;     // by thread

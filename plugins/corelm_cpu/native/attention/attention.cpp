@@ -1,10 +1,8 @@
-#include "attention.h"
+#include "attention/attention.h"
 
 #include <math.h>
 
 #include <algorithm>
-
-#include "threads.h"
 
 struct Attention::Step {
     const uint16_t* cache;
@@ -21,7 +19,7 @@ size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
 }  // namespace
 
-Attention::Attention(const Kernels& kernels, const Shape& shape, int threads)
+Attention::Attention(const AttentionKernels& kernels, const Shape& shape, Threads& threads)
     : kernels_(kernels),
       shape_(shape),
       threads_(threads),
@@ -29,9 +27,9 @@ Attention::Attention(const Kernels& kernels, const Shape& shape, int threads)
       rows_(int(round_up(tile_queries_ * shape.group(), MAX_LANES))),
       scores_stride_(round_up(std::max(CHUNK_TOKENS, shape.slots()), MAX_LANES) + 2 * MAX_LANES),
       acc_stride_(round_up(shape.head_dim, MAX_LANES)),
-      buffers_(threads),
-      heads_(threads),
-      tails_(threads) {
+      buffers_(threads.count()),
+      heads_(threads.count()),
+      tails_(threads.count()) {
     for (Buffers& buffers : buffers_) {
         buffers.scores.resize(rows_ * scores_stride_);
         buffers.weights.resize(rows_ * scores_stride_);
@@ -48,27 +46,25 @@ State Attention::state(int thread, Place place) {
 void Attention::write(uint16_t* cache, int64_t tokens, const int64_t* slots, const uint16_t* k, const uint16_t* v) {
     // Neighbours that share a pair of slots are written by one thread.
     const auto boundary = [&](int part) {
-        int64_t i = tokens * part / threads_;
+        int64_t i = tokens * part / threads_.count();
         while (i > 0 && i < tokens && slots[i] == slots[i - 1] + 1) {
             if (slots[i] % shape_.block_size % 2 == 0) break;
             i++;
         }
         return i;
     };
-    auto part = [&](int thread) {
+    threads_.each(threads_.count(), [&](int thread) {
         const int64_t from = boundary(thread), to = boundary(thread + 1);
         const size_t offset = size_t(from) * shape_.kv_heads * shape_.head_dim;
         if (from < to) kernels_.write(shape_, cache, to - from, slots + from, k + offset, v + offset);
-    };
-    in_parallel(threads_, [](void* data, int i) { (*static_cast<decltype(part)*>(data))(i); }, &part);
+    });
 }
 
 void Attention::attend(const uint16_t* cache, const Batch& batch, int64_t window, const uint16_t* queries,
                        uint16_t* output) {
     Step step{cache, batch, window, queries, output, 0};
     each_tile(step, [&](const Tile&, int64_t cost) { step.cost += cost; });
-    auto part = [&](int thread) { compute_share(step, thread); };
-    in_parallel(threads_, [](void* data, int i) { (*static_cast<decltype(part)*>(data))(i); }, &part);
+    threads_.each(threads_.count(), [&](int thread) { compute_share(step, thread); });
     join_parts();
 }
 
@@ -99,7 +95,7 @@ void Attention::each_tile(const Step& step, Visit visit) const {
 
 // Every thread gets an equal share of the cost, cut between blocks.
 void Attention::compute_share(const Step& step, int thread) {
-    const int64_t from = step.cost * thread / threads_, to = step.cost * (thread + 1) / threads_;
+    const int64_t from = step.cost * thread / threads_.count(), to = step.cost * (thread + 1) / threads_.count();
     const float scale = 1.44269504f / sqrtf(float(shape_.head_dim));  // weights are powers of two
     Buffers& buffers = buffers_[thread];
     const Scratch scratch{buffers.scores.data(), buffers.weights.data(), scores_stride_, acc_stride_};
@@ -126,12 +122,12 @@ void Attention::compute_share(const Step& step, int thread) {
 }
 
 void Attention::join_parts() {
-    for (int thread = 0; thread < threads_; thread++) {
+    for (int thread = 0; thread < threads_.count(); thread++) {
         if (!tails_[thread].used) continue;
         const Tile& tile = tails_[thread].tile;
         const State whole = state(thread, TAIL);
         bool goes_on = true;
-        for (int next = thread + 1; goes_on && next < threads_; next++) {
+        for (int next = thread + 1; goes_on && next < threads_.count(); next++) {
             if (!heads_[next].used) continue;
             kernels_.merge(tile.count * shape_.group(), shape_.head_dim, acc_stride_, whole, state(next, HEAD));
             goes_on = heads_[next].goes_on;

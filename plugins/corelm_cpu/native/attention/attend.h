@@ -1,10 +1,10 @@
 // Attention of one tile, and how results of parts of a context become one.
 #pragma once
-#include "scores.h"
-#include "softmax.h"
-#include "weigh.h"
+#include "attention/scores.h"
+#include "attention/softmax.h"
+#include "attention/weigh.h"
 #ifdef __AMX_BF16__
-#include "amx.h"
+#include "attention/amx.h"
 #endif
 
 namespace {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "exp2.h"
+#include "vectors/exp2.h"
 
 namespace {
 
