@@ -17,12 +17,17 @@ SOURCES = Path(__file__).parent
 COMMON = ("api.cpp", "attention/attention.cpp", "levels.cpp", "openmp.cpp")
 FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", f"-I{SOURCES}")
 OPTIMISED = ("-O3",)
-AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma")
+AVX2 = ("-mavx2", "-mfma", "-mf16c")
+AVX512 = (*AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl")
+VNNI = (*AVX512, "-mavx512vnni")
+BF16 = (*VNNI, "-mavx512bf16")
 LEVELS = {
-    "amx_bf16": ("vectors/avx512.h", (*AVX512, "-mavx512bf16", "-mamx-tile", "-mamx-bf16")),
-    "avx512_bf16": ("vectors/avx512.h", (*AVX512, "-mavx512bf16")),
+    "amx": ("vectors/avx512.h", (*BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8")),
+    "avx512_bf16": ("vectors/avx512.h", BF16),
+    "avx512_vnni": ("vectors/avx512.h", VNNI),
     "avx512": ("vectors/avx512.h", AVX512),
-    "avx2": ("vectors/avx2.h", ("-mavx2", "-mfma")),
+    "avx2_vnni": ("vectors/avx2.h", (*AVX2, "-mavxvnni")),
+    "avx2": ("vectors/avx2.h", AVX2),
     "portable": ("vectors/portable.h", ()),
 }
 """By name: header with the vectors, flags. All but the last are for x86-64."""

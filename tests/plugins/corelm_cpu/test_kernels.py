@@ -9,7 +9,7 @@ import pytest
 import torch
 from corelm_cpu.kernels import CACHE_PADDING, KernelsMissing, PagedAttention, kernels_name
 
-LEVELS = ("portable", "avx2", "avx512", "avx512-bf16", "amx-bf16")
+LEVELS = ("portable", "avx2", "avx2-vnni", "avx512", "avx512-vnni", "avx512-bf16", "amx")
 NAN = 0x7FC0
 
 

@@ -81,4 +81,63 @@ inline void store_bfloat16(uint16_t* p, Floats x) {
 
 inline void store_half(uint16_t* p, Floats x) { store_bfloat16(p, x); }
 
+// Integers of 32 bits, and dot products of four bytes a lane: unsigned ones, which differ, by signed ones of all lanes.
+using Ints = __m256i;
+
+inline Ints splat_int(int x) { return _mm256_set1_epi32(x); }
+inline Floats to_floats(Ints x) { return _mm256_cvtepi32_ps(x); }
+inline Ints rounded(Floats x) { return _mm256_cvtps_epi32(x); }
+inline Floats absolute(Floats x) { return _mm256_andnot_ps(splat(-0.f), x); }
+inline Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+inline Ints add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
+inline Floats load_half_floats(const uint16_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)); }
+
+inline int total(Ints x) {
+    __m128i y = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    y = _mm_add_epi32(y, _mm_shuffle_epi32(y, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(y, _mm_shuffle_epi32(y, 0xb1)));
+}
+
+inline void store_bytes(int8_t* p, Ints x) {
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    _mm_storel_epi64((__m128i*)p, _mm_packs_epi16(words, words));
+}
+
+inline __m256i splat_four(const void* p) {
+    int four;
+    __builtin_memcpy(&four, p, sizeof four);
+    return _mm256_set1_epi32(four);
+}
+
+#ifdef __AVXVNNI__
+using Codes = __m256i;
+using Quad = __m256i;
+inline Codes codes_of(__m256i x) { return x; }
+inline Quad splat_quad(const int8_t* p) { return splat_four(p); }
+inline Ints dot(Ints acc, Codes a, Quad b) { return _mm256_dpbusd_avx_epi32(acc, a, b); }
+#else
+// As 16-bit integers: bytes 0 and 2, and bytes 1 and 3.
+struct Codes {
+    __m256i even, odd;
+};
+using Quad = Codes;
+inline Codes codes_of(__m256i x) { return {_mm256_and_si256(x, _mm256_set1_epi16(255)), _mm256_srli_epi16(x, 8)}; }
+inline Quad splat_quad(const int8_t* p) {
+    const __m256i x = splat_four(p);
+    return {_mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), _mm256_srai_epi16(x, 8)};
+}
+inline Ints dot(Ints acc, Codes a, Quad b) {
+    return add(acc, add(_mm256_madd_epi16(a.even, b.even), _mm256_madd_epi16(a.odd, b.odd)));
+}
+#endif
+
+inline Codes load_codes(const uint8_t* p) { return codes_of(_mm256_loadu_si256((const __m256i*)p)); }
+
+// The low and the high halves of bytes.
+inline void load_halves(const uint8_t* p, Codes& low, Codes& high) {
+    const __m256i x = _mm256_loadu_si256((const __m256i*)p), mask = _mm256_set1_epi8(15);
+    low = codes_of(_mm256_and_si256(x, mask));
+    high = codes_of(_mm256_and_si256(_mm256_srli_epi16(x, 4), mask));
+}
+
 }  // namespace

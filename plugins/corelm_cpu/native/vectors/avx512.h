@@ -75,4 +75,54 @@ inline void store_bfloat16(uint16_t* p, Floats x) { _mm256_storeu_si256((__m256i
 // Only the first eight lanes.
 inline void store_half(uint16_t* p, Floats x) { _mm_storeu_si128((__m128i*)p, _mm256_castsi256_si128(to_bfloat16(x))); }
 
+// Integers of 32 bits, and dot products of four bytes a lane: unsigned ones, which differ, by signed ones of all lanes.
+using Ints = __m512i;
+
+inline Ints splat_int(int x) { return _mm512_set1_epi32(x); }
+inline Floats to_floats(Ints x) { return _mm512_cvtepi32_ps(x); }
+inline Ints rounded(Floats x) { return _mm512_cvtps_epi32(x); }
+inline Floats absolute(Floats x) { return _mm512_abs_ps(x); }
+inline Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+inline int total(Ints x) { return _mm512_reduce_add_epi32(x); }
+inline Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
+inline void store_bytes(int8_t* p, Ints x) { _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(x)); }
+inline Floats load_half_floats(const uint16_t* p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p)); }
+
+inline __m512i splat_four(const void* p) {
+    int four;
+    __builtin_memcpy(&four, p, sizeof four);
+    return _mm512_set1_epi32(four);
+}
+
+#ifdef __AVX512VNNI__
+using Codes = __m512i;
+using Quad = __m512i;
+inline Codes codes_of(__m512i x) { return x; }
+inline Quad splat_quad(const int8_t* p) { return splat_four(p); }
+inline Ints dot(Ints acc, Codes a, Quad b) { return _mm512_dpbusd_epi32(acc, a, b); }
+#else
+// As 16-bit integers: bytes 0 and 2, and bytes 1 and 3.
+struct Codes {
+    __m512i even, odd;
+};
+using Quad = Codes;
+inline Codes codes_of(__m512i x) { return {_mm512_and_si512(x, _mm512_set1_epi16(255)), _mm512_srli_epi16(x, 8)}; }
+inline Quad splat_quad(const int8_t* p) {
+    const __m512i x = splat_four(p);
+    return {_mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8), _mm512_srai_epi16(x, 8)};
+}
+inline Ints dot(Ints acc, Codes a, Quad b) {
+    return add(acc, add(_mm512_madd_epi16(a.even, b.even), _mm512_madd_epi16(a.odd, b.odd)));
+}
+#endif
+
+inline Codes load_codes(const uint8_t* p) { return codes_of(_mm512_loadu_si512(p)); }
+
+// The low and the high halves of bytes.
+inline void load_halves(const uint8_t* p, Codes& low, Codes& high) {
+    const __m512i x = _mm512_loadu_si512(p), mask = _mm512_set1_epi8(15);
+    low = codes_of(_mm512_and_si512(x, mask));
+    high = codes_of(_mm512_and_si512(_mm512_srli_epi16(x, 4), mask));
+}
+
 }  // namespace

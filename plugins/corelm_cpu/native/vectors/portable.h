@@ -109,4 +109,80 @@ inline void store_bfloat16(uint16_t* p, Floats x) {
 
 inline void store_half(uint16_t* p, Floats x) { store_bfloat16(p, x); }
 
+// Integers of 32 bits, and dot products of four bytes a lane: unsigned ones, which differ, by signed ones of all lanes.
+struct Ints {
+    int32_t lane[LANES];
+};
+struct Codes {
+    uint8_t byte[4 * LANES];
+};
+struct Quad {
+    int8_t byte[4];
+};
+
+inline Ints splat_int(int x) {
+    return each_lane<Ints>([&](int) { return x; });
+}
+inline Floats to_floats(Ints x) {
+    return each_lane([&](int i) { return float(x.lane[i]); });
+}
+inline Ints rounded(Floats x) {  // to nearest, ties to even
+    return each_lane<Ints>([&](int i) { return int(__builtin_rintf(x.lane[i])); });
+}
+inline Floats absolute(Floats x) {
+    return each_lane([&](int i) { return __builtin_fabsf(x.lane[i]); });
+}
+inline Floats fma(Floats a, Floats b, Floats c) { return add(mul(a, b), c); }
+inline Ints add(Ints a, Ints b) {
+    return each_lane<Ints>([&](int i) { return a.lane[i] + b.lane[i]; });
+}
+
+inline int total(Ints x) {
+    int sum = 0;
+    for (int i = 0; i < LANES; i++) sum += x.lane[i];
+    return sum;
+}
+
+inline void store_bytes(int8_t* p, Ints x) {
+    for (int i = 0; i < LANES; i++) p[i] = int8_t(x.lane[i] < -128 ? -128 : x.lane[i] > 127 ? 127 : x.lane[i]);
+}
+
+// Half precision: moving the exponent as if it were that of a float is a multiplication by 2 ** 112.
+inline Floats load_half_floats(const uint16_t* p) {
+    return each_lane([&](int i) {
+        const uint32_t sign = uint32_t(p[i] & 0x8000) << 16, rest = uint32_t(p[i] & 0x7fff) << 13;
+        if ((p[i] & 0x7c00) == 0x7c00) return as_float(sign | 0x7f800000u | rest);
+        const float magnitude = as_float(rest) * 0x1p112f;
+        return sign ? -magnitude : magnitude;
+    });
+}
+
+inline Codes load_codes(const uint8_t* p) {
+    Codes x;
+    __builtin_memcpy(x.byte, p, sizeof x);
+    return x;
+}
+
+// The low and the high halves of bytes.
+inline void load_halves(const uint8_t* p, Codes& low, Codes& high) {
+    for (int i = 0; i < 4 * LANES; i++) {
+        low.byte[i] = p[i] & 15;
+        high.byte[i] = p[i] >> 4;
+    }
+}
+
+inline Quad splat_quad(const int8_t* p) {
+    Quad x;
+    __builtin_memcpy(x.byte, p, sizeof x);
+    return x;
+}
+
+inline Ints dot(Ints acc, Codes a, Quad b) {
+    return each_lane<Ints>([&](int i) {
+        int sum = acc.lane[i];
+        for (int j = 0; j < 4; j++) sum += int(a.byte[4 * i + j]) * b.byte[j];
+        return sum;
+    });
+}
+
 }  // namespace
