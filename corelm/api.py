@@ -3,6 +3,7 @@
 import sys
 from typing import TYPE_CHECKING, Any
 
+from corelm.contracts.diagnosis import Finding, FindingLevel
 from corelm.contracts.executor import (
     Executor,
     ExecutorContext,
@@ -84,6 +85,8 @@ __all__ = [
     "ExecutorContext",
     "ExecutorInfo",
     "Extensions",
+    "Finding",
+    "FindingLevel",
     "FinishReason",
     "FirstToken",
     "Frontend",

@@ -7,12 +7,13 @@ point in the group ``corelm``::
     my_policy = "my_policy"
 """
 
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
 
 import pluggy
 from pydantic import BaseModel
 
+from corelm.contracts.diagnosis import Finding
 from corelm.contracts.executor import Executor, ExecutorContext
 from corelm.contracts.frontend import Frontend, FrontendContext
 from corelm.contracts.logits import LogitsProcessor, LogitsProcessorContext
@@ -133,3 +134,14 @@ def corelm_resolve_model(name: str) -> ResolvedModel | None:
     Called once at start-up, off the event loop. Return None if the name is not of a kind this plugin knows; raise
     `ModelLoadError` if it is, but the files are missing or unusable.
     """
+
+
+@hookspec
+def corelm_diagnose(settings: Mapping[str, Any]) -> Iterable[Finding]:
+    """Say what of this plugin runs on this machine, and why: ``corelm doctor`` prints it.
+
+    `settings` has an instance of each settings model that this plugin registered, by the registration's name, as far
+    as they could be read. Load no model and import nothing heavy: it is to take a fraction of a second. It may be a
+    generator; if it raises, that is one more problem after what it found.
+    """
+    return ()

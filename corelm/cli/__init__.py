@@ -9,6 +9,7 @@ COMMANDS = {
     "run": "serve a model",
     "plugins": "list what is installed, check that it keeps its contract, or begin a new plugin",
     "config": "show every setting, its value and where the value comes from",
+    "doctor": "say what runs on this machine, and why something does not",
 }
 
 

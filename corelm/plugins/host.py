@@ -2,15 +2,18 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import importlib_metadata
 import msgspec
 from pydantic import BaseModel
 
+from corelm.contracts.diagnosis import Finding
 from corelm.contracts.model import ResolvedModel
 from corelm.errors import ConfigurationError, ModelLoadError, PluginError, StartupError, describe
+from corelm.plugins.diagnosis import diagnose
 from corelm.plugins.extensions import AddedHook
 from corelm.plugins.factories import create
 from corelm.plugins.loading import LoadedPlugin, OpenedPlugin, load_plugin, new_manager, open_plugin
@@ -166,15 +169,12 @@ class PluginHost:
 
     def resolve_model(self, name: str) -> ResolvedModel:
         """Ask the plugins for the files of a model. Raises `ModelLoadError` if none knows it."""
-        for implementation in reversed(self._manager.hook.corelm_resolve_model.get_hookimpls()):
-            others = [other for other in self._manager.get_plugins() if other is not implementation.plugin]
-            ask = self._manager.subset_hook_caller("corelm_resolve_model", remove_plugins=others)
+        for plugin, ask in self._implementations("corelm_resolve_model"):
             try:
                 resolved: ResolvedModel | None = ask(name=name)
             except StartupError:
                 raise
             except (Exception, SystemExit) as error:
-                plugin = next(record for record in self.plugins if record.name == implementation.plugin_name)
                 raise PluginError(f"{plugin} could not look up model {name!r}: {describe(error)}") from error
             if resolved is not None:
                 return resolved
@@ -182,6 +182,23 @@ class PluginHost:
             f"no plugin knows a model named {name!r}; give a directory with config.json, a .gguf file, "
             "or install the plugin that provides it (corelm plugins lists what is installed)"
         )
+
+    def diagnose(self, settings: Mapping[str, BaseModel]) -> list[tuple[PluginRecord, list[Finding]]]:
+        """What plugins say of this machine, each told those of `settings` (by registration) that are its own."""
+        offers = [offer for kind in KINDS for offer in self.registrations[kind].values() if offer.settings]
+        diagnosed = []
+        for plugin, ask in self._implementations("corelm_diagnose"):
+            names = {offer.name for offer in offers if offer.plugin == plugin} & settings.keys()
+            own = {name: settings[name] for name in names}
+            diagnosed.append((plugin, diagnose(partial(ask, settings=own))))
+        return sorted(diagnosed, key=lambda one: one[0].name)
+
+    def _implementations(self, hook: str) -> Iterator[tuple[PluginRecord, Callable[..., Any]]]:
+        """The plugins that implement a hook, in the order in which pluggy calls them, each with a call of it alone."""
+        for implementation in reversed(getattr(self._manager.hook, hook).get_hookimpls()):
+            others = [other for other in self._manager.get_plugins() if other is not implementation.plugin]
+            record = next(record for record in self.plugins if record.name == implementation.plugin_name)
+            yield record, self._manager.subset_hook_caller(hook, remove_plugins=others)
 
 
 def _record(entry: importlib_metadata.EntryPoint) -> PluginRecord:

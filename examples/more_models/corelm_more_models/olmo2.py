@@ -1,18 +1,16 @@
-"""OLMo 2 (arXiv:2501.00656): norms after attention and MLP, and over all heads of queries and keys at once."""
+"""OLMo 2: how its checkpoints are read. Needs no torch until the model is built."""
 
-import torch
-from corelm_torch.config import ModelConfig
+from typing import TYPE_CHECKING
+
 from corelm_torch.hookspecs import ModelParts
-from corelm_torch.models import LlamaModel
-from corelm_torch.models.layers import RMSNorm
-from corelm_torch.models.llama import MLP, Attention
-from corelm_torch.ops import Ops
-from corelm_torch.rope import rotate
 from corelm_torch.weights import iter_weights
-from torch import nn
 
 from corelm.api import ResolvedModel
 from corelm_more_models.configuration import read_config
+
+if TYPE_CHECKING:
+    import torch
+    from corelm_torch.models import LlamaModel
 
 DEFAULTS = {"rms_norm_eps": 1e-5, "max_position_embeddings": 2048}
 
@@ -20,44 +18,12 @@ DEFAULTS = {"rms_norm_eps": 1e-5, "max_position_embeddings": 2048}
 def olmo2_parts(model: ResolvedModel) -> ModelParts:
     """The parts of an OLMo 2 model. Raises `ModelLoadError`."""
     config = read_config(model, "olmo2", DEFAULTS)
-    return ModelParts(
-        config=config,
-        build=lambda dtype: LlamaModel(config, dtype=dtype, make_layer=Olmo2Layer),
-        weights=lambda: iter_weights(model, config),
-    )
 
+    def build(dtype: "torch.dtype") -> "LlamaModel":
+        from corelm_torch.models import LlamaModel
 
-class Olmo2Attention(Attention):
-    """Attention whose queries and keys are normalised before they are split into heads."""
+        from corelm_more_models.olmo2_layers import Olmo2Layer
 
-    q_norm: RMSNorm
-    k_norm: RMSNorm
+        return LlamaModel(config, dtype=dtype, make_layer=Olmo2Layer)
 
-    def __init__(self, config: ModelConfig, layer: int, dtype: torch.dtype) -> None:
-        super().__init__(config, layer, dtype)
-        self.q_norm = RMSNorm(config.num_heads * config.head_dim, config.rms_norm_eps, dtype=dtype)
-        self.k_norm = RMSNorm(config.num_kv_heads * config.head_dim, config.rms_norm_eps, dtype=dtype)
-
-    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, ops: Ops) -> torch.Tensor:
-        heads = (len(x), -1, self.head_dim)
-        q = self.q_norm(self.q_proj(x, ops)).view(heads)
-        k = self.k_norm(self.k_proj(x, ops)).view(heads)
-        v = self.v_proj(x, ops).view(heads)
-        output: torch.Tensor = self.o_proj(ops.attention(self.layer, rotate(q, cos, sin), rotate(k, cos, sin), v), ops)
-        return output
-
-
-class Olmo2Layer(nn.Module):
-    """Attention and MLP, each normalised after and added to the residual stream."""
-
-    def __init__(self, config: ModelConfig, layer: int, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.self_attn = Olmo2Attention(config, layer, dtype)
-        self.mlp = MLP(config, dtype)
-        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype)
-        self.post_feedforward_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype)
-
-    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, ops: Ops) -> torch.Tensor:
-        x = x + self.post_attention_layernorm(self.self_attn(x, cos, sin, ops))
-        output: torch.Tensor = x + self.post_feedforward_layernorm(self.mlp(x, ops))
-        return output
+    return ModelParts(config=config, build=build, weights=lambda: iter_weights(model, config))

@@ -1,10 +1,11 @@
 """Phi-3 (arXiv:2404.14219): a Llama whose checkpoints keep queries, keys and values in one tensor, gate and up too."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from corelm_torch.config import ModelConfig
 from corelm_torch.hookspecs import ModelParts
-from corelm_torch.models import LlamaModel
+from corelm_torch.llama_parts import plain_parts
 from corelm_torch.weights import Weight, iter_weights
 
 from corelm.api import ModelLoadError, ResolvedModel
@@ -16,11 +17,7 @@ DEFAULTS = {"rms_norm_eps": 1e-5, "max_position_embeddings": 4096, "original_max
 def phi3_parts(model: ResolvedModel) -> ModelParts:
     """The parts of a Phi-3 model. Raises `ModelLoadError`."""
     config = read_config(model, "phi3", DEFAULTS)
-    return ModelParts(
-        config=config,
-        build=lambda dtype: LlamaModel(config, dtype=dtype),
-        weights=lambda: _split(iter_weights(model, config), config),
-    )
+    return plain_parts(config, lambda: _split(iter_weights(model, config), config))
 
 
 def _split(weights: Iterator[Weight], config: ModelConfig) -> Iterator[Weight]:
@@ -37,13 +34,14 @@ def _split(weights: Iterator[Weight], config: ModelConfig) -> Iterator[Weight]:
             yield weight
             continue
         parts = rows[module]
-        if len(weight.tensor) != sum(parts.values()):
+        if len(weight.data) != sum(parts.values()):
             raise ModelLoadError(
-                f"{weight.file}: tensor {weight.name!r} has {len(weight.tensor)} rows, "
+                f"{weight.file}: tensor {weight.name!r} has {len(weight.data)} rows, "
                 f"but the model's configuration asks for {sum(parts.values())}"
             )
         start = 0
         for name, count in parts.items():
-            tensor = weight.tensor.narrow(0, start, count)
-            yield Weight(name=weight.name.replace(module, name), tensor=tensor, file=weight.file)
+            data = weight.data[start : start + count]
+            shape = (count, *weight.shape[1:])
+            yield replace(weight, name=weight.name.replace(module, name), shape=shape, data=data)
             start += count

@@ -1,8 +1,7 @@
 """Copying blocks of a paged KV cache, whatever is in them."""
 
 from collections.abc import Iterable
-
-import torch
+from typing import Any
 
 BlockPairs = Iterable[tuple[int, int]]
 """Blocks to copy, (from, to), one after the other."""
@@ -11,20 +10,23 @@ BlockPairs = Iterable[tuple[int, int]]
 class BlockStore:
     """Blocks, and swap blocks to keep some aside."""
 
-    def __init__(self, blocks: torch.Tensor, swapped: torch.Tensor) -> None:
-        """`blocks` [blocks, ...], which need not be contiguous, and `swapped` [swap blocks, ...]."""
+    padding_block: int
+    """Stands where a block table has no block."""
+
+    def __init__(self, blocks: Any, swapped: Any) -> None:
+        """`blocks` [blocks, ...], which need not be contiguous, and `swapped` [swap blocks, ...]: arrays or tensors."""
         self._blocks = blocks
         self._swapped = swapped
 
     @property
     def num_bytes(self) -> int:
         """Memory taken once every block is in use, without the swap blocks."""
-        return self._blocks.nbytes
+        return int(self._blocks.nbytes)
 
     @property
     def num_swap_bytes(self) -> int:
         """Memory taken once every swap block is in use."""
-        return self._swapped.nbytes
+        return int(self._swapped.nbytes)
 
     def copy(self, pairs: BlockPairs) -> None:
         """Copy blocks to others."""

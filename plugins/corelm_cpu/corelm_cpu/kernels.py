@@ -22,10 +22,26 @@ class KernelsMissing(Exception):  # noqa: N818
 
 def kernels_name(level: str | None = None) -> str:
     """The name of the best kernels for this machine, or of those of a level. Raises `KernelsMissing`."""
-    name = _library().corelm_kernels(level and level.encode())
+    name = library().corelm_kernels(level and level.encode())
     if name is None:
         raise KernelsMissing(f"this machine has no {level}")
     return str(name.decode())
+
+
+def check_heads(head_dim: int) -> None:
+    """Raise `KernelsMissing` if there are no kernels for such heads."""
+    if head_dim % 8:
+        raise KernelsMissing(f"they need a head_dim in multiples of 8, not {head_dim}")
+
+
+def block_bytes(kv_heads: int, head_dim: int, block_size: int) -> int:
+    """Bytes of a block of one layer's cache."""
+    return 2 * kv_heads * 2 * head_dim * (block_size + block_size % 2)
+
+
+def window_of(window: int | None) -> int:
+    """Tokens that a query sees, itself included, as the kernels take it."""
+    return 2**62 if window is None else window
 
 
 class PagedAttention:
@@ -38,24 +54,23 @@ class PagedAttention:
         self, *, heads: int, kv_heads: int, head_dim: int, block_size: int, threads: int, level: str | None = None
     ) -> None:
         """Raises `KernelsMissing` if there are no kernels, or none for such heads."""
-        if head_dim % 8:
-            raise KernelsMissing(f"they need a head_dim in multiples of 8, not {head_dim}")
+        check_heads(head_dim)
         self.name = kernels_name(level)
-        self.block_elements = kv_heads * 2 * head_dim * (block_size + block_size % 2)
-        """Elements of a block of one layer's cache."""
-        library = _library()
+        self.block_bytes = block_bytes(kv_heads, head_dim, block_size)
+        """Of one layer's cache."""
+        kernels = library()
         self._handle = c_void_p(
-            library.corelm_attention_new(self.name.encode(), heads, kv_heads, head_dim, block_size, threads)
+            kernels.corelm_attention_new(self.name.encode(), heads, kv_heads, head_dim, block_size, threads)
         )
-        self._write, self._attend = library.corelm_attention_write, library.corelm_attention_attend
-        weakref.finalize(self, library.corelm_attention_delete, self._handle)
+        self._write, self._attend = kernels.corelm_attention_write, kernels.corelm_attention_attend
+        weakref.finalize(self, kernels.corelm_attention_delete, self._handle)
 
     def write(self, cache: int, slots: Ints, k: int, v: int) -> None:
         """Store the keys and values [M, KV heads, head_dim] of tokens at `slots`, block * block_size + offset.
 
         The tokens of a sequence stand in their order.
         """
-        self._write(self._handle, cache, len(slots), _address(slots), k, v)
+        self._write(self._handle, cache, len(slots), address_of(slots), k, v)
 
     def attend(
         self, cache: int, starts: Ints, lengths: Ints, tables: Ints, window: int | None, q: int, output: int
@@ -65,17 +80,17 @@ class PagedAttention:
         `tables` is [S, blocks of the longest context]; a query sees `window` tokens, itself included.
         """
         slices, width = tables.shape
-        seen = 2**62 if window is None else window
-        arrays = _address(starts), _address(lengths), _address(tables)
-        self._attend(self._handle, cache, slices, *arrays, width, seen, q, output)
+        arrays = address_of(starts), address_of(lengths), address_of(tables)
+        self._attend(self._handle, cache, slices, *arrays, width, window_of(window), q, output)
 
 
 @cache
-def _library() -> ctypes.CDLL:
+def library() -> ctypes.CDLL:
+    """The shared library. Raises `KernelsMissing`."""
     if not LIBRARY.exists():
         raise KernelsMissing(REASON.read_text().strip() if REASON.exists() else "they were not built")
     try:
-        library = ctypes.CDLL(str(LIBRARY))
+        kernels = ctypes.CDLL(str(LIBRARY))
     except OSError as error:
         raise KernelsMissing(f"their library cannot be loaded: {error}") from error
     signatures = {
@@ -86,12 +101,12 @@ def _library() -> ctypes.CDLL:
         "corelm_attention_attend": (None, [*2 * [c_void_p], c_int64, *3 * [c_void_p], *2 * [c_int64], *2 * [c_void_p]]),
     }
     for name, (result, arguments) in signatures.items():
-        function = getattr(library, name)
+        function = getattr(kernels, name)
         function.restype, function.argtypes = result, arguments
-    return library
+    return kernels
 
 
-def _address(array: Ints) -> int:
+def address_of(array: Ints) -> int:
     """Where an array of 64-bit integers lies."""
     assert array.dtype == np.int64
     assert array.flags.c_contiguous

@@ -1,6 +1,8 @@
 """Registers the executor "cpu"."""
 
-from corelm.api import Executor, ExecutorContext, Register, hookimpl
+from collections.abc import Iterable, Mapping
+
+from corelm.api import Executor, ExecutorContext, Finding, Register, hookimpl
 from corelm_cpu.settings import CpuSettings
 
 
@@ -14,3 +16,10 @@ def create(context: ExecutorContext) -> Executor:
 @hookimpl
 def corelm_register_executors(register: Register[ExecutorContext, Executor]) -> None:
     register("cpu", create, settings=CpuSettings, summary="Runs Llama-family models on CPUs, in bfloat16 or float32.")
+
+
+@hookimpl
+def corelm_diagnose(settings: Mapping[str, CpuSettings]) -> Iterable[Finding]:
+    from corelm_cpu.doctor import findings
+
+    return findings(settings.get("cpu", CpuSettings()))

@@ -11,7 +11,7 @@ PROCESS_CGROUP = Path("/proc/self/cgroup")
 
 def usable_cpus(root: Path = CGROUP_ROOT, process: Path = PROCESS_CGROUP) -> int:
     """CPUs of the affinity mask, or fewer where a control group's quota allows less."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = affinity_cpus()
     for folder in _cgroups(root, process, "cpu"):
         quota, period = [*_read(folder / "cpu.max").split(), "", ""][:2]
         if not quota:
@@ -19,6 +19,11 @@ def usable_cpus(root: Path = CGROUP_ROOT, process: Path = PROCESS_CGROUP) -> int
         if quota.isdigit() and period.isdigit():
             allowed = min(allowed, max(int(quota) // int(period), 1))
     return allowed
+
+
+def affinity_cpus() -> int:
+    """CPUs of the affinity mask, where there is one; else all."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def available_memory(root: Path = CGROUP_ROOT, process: Path = PROCESS_CGROUP) -> int:

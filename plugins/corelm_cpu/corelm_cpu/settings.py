@@ -17,7 +17,21 @@ class CpuSettings(BaseModel):
         le=1,
         description="Share of the memory left after the weights that the KV cache may take, unless its size is given.",
     )
+    weights: Literal["auto", "w4", "w8", "bf16", "f32"] = Field(
+        default="auto",
+        description=(
+            "How weights are kept: auto takes GGUF's Q4_0, Q4_1 and Q8_0 as they are and rounds others to 8 bits in "
+            "groups of 32, w8 and w4 round to 8 and 4 bits, bf16 and f32 are those formats. Only f32 is exact."
+        ),
+    )
+    cache_weights: bool = Field(
+        default=True,
+        description=(
+            "Keep rounded weights that took long to make in the user's cache folder, for the next start "
+            "($XDG_CACHE_HOME or ~/.cache, there corelm/cpu)."
+        ),
+    )
     kernels: Literal["auto", "torch"] = Field(
         default="auto",
-        description="What computes in bfloat16: auto is the native kernels where they were built, torch does without.",
+        description="What computes: auto is the native kernels where they were built and can, torch is PyTorch alone.",
     )

@@ -39,7 +39,8 @@ double check(const Kernels& kernels, const Shape& shape, int64_t start, int64_t 
     const int64_t end = start + length, blocks = (end + shape.block_size - 1) / shape.block_size, d = shape.head_dim;
     const auto k = draw(end * shape.kv_heads * d), v = draw(end * shape.kv_heads * d);
     const auto q = draw(length * shape.heads * d);
-    std::vector<uint16_t> cache(blocks * shape.block() + PADDING / 2, 0x7fc0), output(q.size());
+    std::vector<uint8_t> cache(blocks * shape.block() + PADDING, 255);  // NaNs
+    std::vector<uint16_t> output(q.size());
     std::vector<int64_t> table(blocks), slots(end);
     for (int64_t b = 0; b < blocks; b++) table[b] = blocks - 1 - b;
     for (int64_t i = 0; i < end; i++) slots[i] = table[i / shape.block_size] * shape.block_size + i % shape.block_size;
@@ -76,17 +77,19 @@ int main(int, char** arguments) {
     const Kernels* kernels = find_kernels(arguments[1]);
     if (!kernels) return printf("%s: this machine cannot run it\n", arguments[1]), 0;
     int failures = 0, cases = 0;
-    for (const Shape shape : {Shape{3, 1, 8, 1}, Shape{2, 2, 24, 5}, Shape{9, 3, 64, 16}, Shape{8, 1, 80, 16},
-                              Shape{4, 2, 128, 32}, Shape{40, 1, 32, 16}})
-        for (const int64_t start : {0, 1, 15, 16, 270})
-            for (const int64_t length : {1, 2, 33})
-                for (const int64_t window : {int64_t(7), int64_t(1) << 62}) {
-                    const double error = check(*kernels, shape, start, length, window, 1 + cases++ % 3);
-                    if (error < 0.03) continue;
-                    failures++;
-                    printf("%s: head_dim %d, block %d, start %d, length %d: error %g\n", kernels->name, shape.head_dim,
-                           shape.block_size, int(start), int(length), error);
-                }
+    for (const CacheKind kind : {CacheKind::BF16, CacheKind::INT8})
+        for (const Shape shape : {Shape{3, 1, 8, 1, kind}, Shape{2, 2, 24, 5, kind}, Shape{9, 3, 64, 16, kind},
+                                  Shape{8, 1, 80, 16, kind}, Shape{4, 2, 128, 32, kind}, Shape{40, 1, 32, 16, kind}})
+            for (const int64_t start : {0, 1, 15, 16, 270})
+                for (const int64_t length : {1, 2, 33})
+                    for (const int64_t window : {int64_t(7), int64_t(1) << 62}) {
+                        const double error = check(*kernels, shape, start, length, window, 1 + cases++ % 3);
+                        if (error < (shape.coded() ? 0.1 : 0.03)) continue;
+                        failures++;
+                        printf("%s: %s, head_dim %d, block %d, start %d, length %d: error %g\n", kernels->name,
+                               shape.coded() ? "int8" : "bf16", shape.head_dim, shape.block_size, int(start),
+                               int(length), error);
+                    }
     printf("%s: %d cases, %d failures\n", kernels->name, cases, failures);
     return failures != 0;
 }

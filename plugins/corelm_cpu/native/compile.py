@@ -14,7 +14,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 SOURCES = Path(__file__).parent
-COMMON = ("api.cpp", "attention/attention.cpp", "levels.cpp", "openmp.cpp")
+COMMON = (
+    "api.cpp",
+    "attention/attention.cpp",
+    "levels.cpp",
+    "linear/linear.cpp",
+    "linear/pack.cpp",
+    "memory.cpp",
+    "model/model.cpp",
+    "openmp.cpp",
+    "pool.cpp",
+)
 FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", f"-I{SOURCES}")
 OPTIMISED = ("-O3",)
 AVX2 = ("-mavx2", "-mfma", "-mf16c")
@@ -60,7 +70,9 @@ def compile_objects(folder: Path, flags: tuple[str, ...] = OPTIMISED) -> list[Pa
             raise CompileError("the C++ compiler failed when corelm-cpu was installed")
         known = [f"-DHAVE_{level.upper()}" for level in objects]
         common = {source: folder / f"{Path(source).stem}.o" for source in COMMON}
-        done = pool.map(lambda source: _run([*compiler, *known, str(SOURCES / source), "-o", str(common[source])]), common)
+        done = pool.map(
+            lambda source: _run([*compiler, *known, str(SOURCES / source), "-o", str(common[source])]), common
+        )
         if not all(done):
             raise CompileError("the C++ compiler failed when corelm-cpu was installed")
     return [*objects.values(), *common.values()]
@@ -71,7 +83,7 @@ def compile_library(target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         objects = map(str, compile_objects(Path(scratch)))
         library = Path(scratch) / target.name
-        if not _run([*find_compiler(), "-shared", *objects, "-o", str(library), "-ldl"]):
+        if not _run([*find_compiler(), "-shared", *objects, "-o", str(library), "-ldl", "-lpthread"]):
             raise CompileError("the C++ linker failed when corelm-cpu was installed")
         library.replace(target)
 

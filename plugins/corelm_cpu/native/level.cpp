@@ -2,11 +2,23 @@
 //
 // Everything here is in an anonymous namespace and nothing comes from the standard library's headers: a function that
 // the linker may take from any of the objects could be one with instructions that this machine lacks.
-#include "kernels.h"
+#include "level.h"
 
 #include VECTORS
 #include "attention/attend.h"
+#include "attention/join.h"
 #include "attention/write_kv.h"
+#include "linear/finish.h"
+#include "linear/multiply.h"
+#include "linear/quantise.h"
+#include "linear/weights_of.h"
+#include "model/norm.h"
+#include "model/rotate.h"
 
 extern const Kernels LEVEL;
-const Kernels LEVEL = {LEVEL_NAME, {write_kv, attend, merge, finish}};
+const Kernels LEVEL = {
+    LEVEL_NAME,
+    {write_kv, attend, merge, finish},
+    {BFLOAT16_ROWS, quantise, multiply, weights_of, finish_tile},
+    {norm, rotate, widen},
+};

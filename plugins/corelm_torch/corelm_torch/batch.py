@@ -7,10 +7,7 @@ import numpy as np
 
 from corelm.api import LogitsProcessor, SequenceSlice, SequenceStart, StepPlan
 from corelm_torch.arrays import Ints
-from corelm_torch.penalties import Penalties, PenaltyEdit
-from corelm_torch.processors import ProcessorEdit, Processors
-from corelm_torch.sampler import SamplingRows
-from corelm_torch.token_masks import MaskEdit, TokenMasks
+from corelm_torch.details import Details, SamplingTable
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,12 +48,8 @@ class Batch:
     """[S]: the row of each slice's sequence in the table that made the batch."""
     sampled: Ints
     """[R]: the slices whose next token is to be sampled."""
-    sampling: SamplingRows
-    """How to sample, for each of `sampled`."""
-    edits: tuple[MaskEdit | PenaltyEdit, ...]
-    """What to do to the logits of `sampled`, in this order."""
-    processing: list[ProcessorEdit]
-    """What logits processors have to do after that, in this order."""
+    details: Details
+    """What is asked of some of `sampled` beyond the token with the highest logit."""
     scored: ScoredRows | None
     """The prompt tokens to be scored, in the order of the slices."""
 
@@ -74,6 +67,11 @@ class Batch:
     def last_rows(self) -> Ints:
         """[R]: row of the last token of each slice in `sampled`."""
         return (self.offsets + self.lengths - 1)[self.sampled]
+
+    @property
+    def detailed(self) -> Ints:
+        """[D]: the indices in `sampled` of which all logits are needed; of the others the highest one's token is."""
+        return self.details.indices
 
     @property
     def output_rows(self) -> Ints:
@@ -104,10 +102,7 @@ class SequenceTable:
         self._num_blocks = np.zeros(rows, np.int64)
         self._prompt_lens = np.zeros(rows, np.int64)
         self._prompt_logprobs = np.full(rows, -1)
-        self._sampling = SamplingRows.zeros(rows)
-        self._masks = TokenMasks(vocab_size)
-        self._penalties = Penalties(vocab_size)
-        self._processors = Processors(logits_processors)
+        self._sampling = SamplingTable(rows=rows, vocab_size=vocab_size, logits_processors=logits_processors)
 
     def apply(self, plan: StepPlan) -> Batch:
         """Bring the table up to date with `plan` and build its batch."""
@@ -115,20 +110,19 @@ class SequenceTable:
             row = self._row_of.pop(seq_id, None)
             if row is not None:
                 self._free.append(row)
-                self._masks.drop(row)
-                self._penalties.drop(row)
-                self._processors.drop(row)
+                self._sampling.drop(row)
         for start in plan.started:
             self._add(start)
-        stale = [slot for piece in plan.slices for slot in self._begins_within(piece)]
-        fresh = [block for piece in plan.slices for block in self._extend(piece)]
+        growing = [piece for piece in plan.slices if piece.new_block_ids]
+        stale = [slot for piece in growing for slot in self._begins_within(piece)]
+        fresh = [block for piece in growing for block in self._extend(piece)]
         return self._build(plan.slices, np.array(fresh, np.int64), np.array(stale, np.int64))
 
     def append(self, batch: Batch, token_ids: Ints) -> None:
         """Append the sampled `token_ids`, one for each of ``batch.sampled``, to their sequences."""
         rows = batch.table_rows[batch.sampled]
         self._tokens[rows, batch.ends[batch.sampled]] = token_ids
-        self._penalties.append(rows, token_ids)
+        self._sampling.append(rows, token_ids)
 
     def _add(self, start: SequenceStart) -> None:
         row = self._free.pop()
@@ -138,10 +132,7 @@ class SequenceTable:
         self._prompt_lens[row] = start.prompt_len
         wanted = start.sampling.prompt_logprobs
         self._prompt_logprobs[row] = -1 if wanted is None else wanted
-        self._sampling.set(row, start.sampling)
-        self._masks.add(row, start)
-        self._penalties.add(row, start)
-        self._processors.add(row, start)
+        self._sampling.add(row, start)
 
     def _begins_within(self, piece: SequenceSlice) -> range:
         """The slots of a block behind the position at which a sequence that brings no blocks yet begins within it."""
@@ -171,10 +162,6 @@ class SequenceTable:
         blocks = self._blocks[row_of_token, positions // self._block_size].astype(np.int64)
         sampled_rows, ends = rows[sampled], (starts + lengths)[sampled]
         output_lens = ends - self._prompt_lens[sampled_rows]
-        edits = (
-            self._masks.edit(sampled_rows, self._tokens, ends, output_lens),
-            self._penalties.edit(sampled_rows),
-        )
         return Batch(
             token_ids=self._tokens[row_of_token, positions].astype(np.int64),
             positions=positions,
@@ -186,9 +173,7 @@ class SequenceTable:
             stale_slots=stale_slots,
             table_rows=rows,
             sampled=sampled,
-            sampling=self._sampling.take(sampled_rows, output_lens),
-            edits=tuple(edit for edit in edits if edit is not None),
-            processing=self._processors.edits(sampled_rows, self._tokens, ends),
+            details=self._sampling.details(sampled_rows, self._tokens, ends, output_lens),
             scored=self._scored(slices, row_of_token, positions),
         )
 

@@ -24,6 +24,11 @@ class ModelParts:
     """Makes the model on the meta device. Another architecture is a `LlamaModel` with layers of its own."""
     weights: "Callable[[], Iterator[Weight]]"
     """Reads the checkpoint: every parameter of the model exactly once, under its name. Raises `ModelLoadError`."""
+    plain: bool = False
+    """Whether `config` says all about the model, a `LlamaModel` whose layers are its own.
+
+    Then an executor may compute it with other kernels, from `config` and `weights`, and never call `build`.
+    """
 
 
 def corelm_torch_register_models(register: RegisterExtension[ResolvedModel, ModelParts]) -> None:
@@ -31,5 +36,5 @@ def corelm_torch_register_models(register: RegisterExtension[ResolvedModel, Mode
     ``LlamaForCausalLM``, or a GGUF file in ``general.architecture``, such as ``llama``.
 
     The factory is given the files and reads their configuration; it raises `ModelLoadError` if that is damaged or
-    asks for what the model does not do. Import torch there.
+    asks for what the model does not do. Import torch in `ModelParts.build` only, as not every executor needs it.
     """

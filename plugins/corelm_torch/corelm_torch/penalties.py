@@ -5,41 +5,13 @@ of those tokens alone, not the whole vocabulary.
 """
 
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from corelm.api import SequenceStart
 from corelm_torch.arrays import Floats, Ints
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PenaltyEdit:
-    """The penalties of N tokens of some rows."""
-
-    places: Ints
-    """[N]: in the flattened logits [R, vocabulary]; none twice."""
-    counts: Floats
-    """[N]: how often the output contains the token."""
-    repetition: Floats
-    frequency: Floats
-    presence: Floats
-
-    def apply(self, logits: torch.Tensor) -> None:
-        """Edit `logits` in place."""
-        device = logits.device
-        places, counts = torch.from_numpy(self.places).to(device), torch.from_numpy(self.counts).to(device)
-        repetition, frequency = (
-            torch.from_numpy(self.repetition).to(device),
-            torch.from_numpy(self.frequency).to(device),
-        )
-        presence = torch.from_numpy(self.presence).to(device)
-        flat = logits.view(-1)
-        scores = flat.index_select(0, places)
-        scores = torch.where(scores > 0, scores / repetition, scores * repetition)
-        scores = scores - frequency * counts - presence * (counts > 0)
-        flat.index_copy_(0, places, scores)
 
 
 class TokenCounts:
@@ -67,11 +39,44 @@ class TokenCounts:
         self.counts[place] += 1
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PenaltyEdit:
+    """The penalties of N tokens of some rows."""
+
+    places: Ints
+    """[N]: in the flattened logits [D, vocabulary]; none twice."""
+    counts: Floats
+    """[N]: how often the output contains the token."""
+    repetition: Floats
+    frequency: Floats
+    presence: Floats
+
+    @classmethod
+    def of(cls, counts: Mapping[int, TokenCounts], vocab_size: int) -> "PenaltyEdit":
+        """The edit for the counts of some rows, at least one."""
+        each = counts.values()
+        lengths = [len(one.ids) for one in each]
+        strengths = np.array([[one.repetition, one.frequency, one.presence] for one in each], np.float32)
+        repetition, frequency, presence = np.repeat(strengths.T, lengths, axis=1)
+        return cls(
+            places=np.concatenate([np.asarray(one.ids) + row * vocab_size for row, one in counts.items()]),
+            counts=np.concatenate([np.asarray(one.counts) for one in each]),
+            repetition=repetition,
+            frequency=frequency,
+            presence=presence,
+        )
+
+    def apply(self, logits: Floats) -> None:
+        """Edit `logits` in place."""
+        scores = logits.take(self.places)
+        scores = np.where(scores > 0, scores / self.repetition, scores * self.repetition)
+        logits.put(self.places, scores - self.frequency * self.counts - self.presence * (self.counts > 0))
+
+
 class Penalties:
     """The token counts of all sequences with penalties, by their row in the sequence table."""
 
-    def __init__(self, vocab_size: int) -> None:
-        self._vocab_size = vocab_size
+    def __init__(self) -> None:
         self._counts: dict[int, TokenCounts] = {}
 
     def add(self, row: int, start: SequenceStart) -> None:
@@ -89,22 +94,9 @@ class Penalties:
         for index, counts in self._penalised(rows):
             counts.add(int(token_ids[index]))
 
-    def edit(self, rows: Ints) -> PenaltyEdit | None:
-        """The edit of the logits of `rows` [R]; None if there is nothing."""
-        penalised = self._penalised(rows)
-        if not penalised:
-            return None
-        lengths = [len(counts.ids) for _, counts in penalised]
-        firsts = np.array([index * self._vocab_size for index, _ in penalised])
-        strengths = np.array([[each.repetition, each.frequency, each.presence] for _, each in penalised], np.float32)
-        repetition, frequency, presence = np.repeat(strengths.T, lengths, axis=1)
-        return PenaltyEdit(
-            places=np.concatenate([np.asarray(counts.ids) for _, counts in penalised]) + np.repeat(firsts, lengths),
-            counts=np.concatenate([np.asarray(counts.counts) for _, counts in penalised]),
-            repetition=repetition,
-            frequency=frequency,
-            presence=presence,
-        )
+    def of(self, rows: Ints) -> dict[int, TokenCounts]:
+        """What is counted and penalised in this step, by index in `rows` [R]."""
+        return {index: counts for index, counts in self._penalised(rows) if counts.ids}
 
     def _penalised(self, rows: Ints) -> list[tuple[int, TokenCounts]]:
         """The penalised ones among `rows`, with their index there."""

@@ -31,7 +31,7 @@ def architectures() -> Extensions[ResolvedModel, ModelParts]:
 
 
 def _llama_parts(model: ResolvedModel) -> ModelParts:
-    from corelm_torch.models.llama_parts import llama_parts
+    from corelm_torch.llama_parts import llama_parts
 
     return llama_parts(model)
 

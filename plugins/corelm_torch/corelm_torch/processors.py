@@ -2,16 +2,29 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from corelm.api import LogitsProcessor, LogitsRow, SequenceStart
-from corelm_torch.arrays import Ints
+from corelm_torch.arrays import Floats, Ints
 
 logger = logging.getLogger(__name__)
+
+Process = Callable[[Floats, list[LogitsRow]], None]
+"""Changes logits [U, vocabulary] in place, row i for the i-th sequence."""
+
+
+class ProcessedRow(NamedTuple):
+    """The sequence of one row, in one step, and what it gives the processors."""
+
+    arguments: Mapping[str, object]
+    """By the name of the processor."""
+    token_ids: memoryview
+    """Prompt and output so far, read-only."""
+    prompt_len: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,14 +32,14 @@ class ProcessorEdit:
     """What one processor has to do in a step."""
 
     name: str
-    processor: LogitsProcessor
+    process: Process
     indices: Ints
     """[U]: the rows of the logits that use it."""
     rows: list[LogitsRow]
     """[U]"""
 
-    def apply(self, logits: torch.Tensor) -> dict[int, str]:
-        """Edit `logits` [R, vocabulary] in place. Returns, by row, why the processor failed; such rows stay unchanged.
+    def apply(self, logits: Floats) -> dict[int, str]:
+        """Edit `logits` [D, vocabulary] in place. Returns, by row, why the processor failed; such rows stay unchanged.
 
         The processor sees a copy of its rows and nothing else. If it raises, it is given them again one by one, so that
         a row of which it cannot make anything fails alone.
@@ -42,15 +55,15 @@ class ProcessorEdit:
                 failed[index] = f"logits processor {self.name!r} failed: {type(error).__name__}: {error}"
         return failed
 
-    def _try(self, logits: torch.Tensor, part: slice) -> BaseException | None:
+    def _try(self, logits: Floats, part: slice) -> BaseException | None:
         """Process a part of the rows, or return what was raised and change nothing."""
-        indices = torch.from_numpy(self.indices[part]).to(logits.device)
-        processed = logits.index_select(0, indices)
+        indices = self.indices[part]
+        processed = logits[indices]
         try:
-            self.processor.apply(processed, self.rows[part])
+            self.process(processed, self.rows[part])
         except (Exception, SystemExit) as error:  # noqa: BLE001 - reported as the failure of the rows
             return error
-        logits.index_copy_(0, indices, processed)
+        logits[indices] = processed
         return None
 
 
@@ -58,35 +71,52 @@ class Processors:
     """Which processors the sequences use, by their row in the sequence table."""
 
     def __init__(self, available: Mapping[str, LogitsProcessor]) -> None:
-        self._available = available
-        self._arguments: dict[int, tuple[int, Mapping[str, object]]] = {}
-        """Length of the prompt, and arguments by the name of the processor."""
+        self._available = {name: _on_tensors(processor) for name, processor in available.items()}
+        self._asking: dict[int, tuple[Mapping[str, object], int]] = {}
+        """Arguments by the name of the processor, and length of the prompt."""
 
     def add(self, row: int, start: SequenceStart) -> None:
         """Keep what the sequence in `row` asks for, if it asks for anything."""
         if start.sampling.logits_processors:
-            self._arguments[row] = start.prompt_len, start.sampling.logits_processors
+            self._asking[row] = start.sampling.logits_processors, start.prompt_len
 
     def drop(self, row: int) -> None:
         """Forget the sequence in `row`."""
-        self._arguments.pop(row, None)
+        self._asking.pop(row, None)
 
-    def edits(self, rows: Ints, tokens: np.ndarray, ends: Ints) -> list[ProcessorEdit]:
-        """What is to be done to the logits of `rows` [R], whose sequences are ``tokens[row, :end]``."""
-        asking = [(i, row) for i, row in enumerate(rows.tolist()) if row in self._arguments] if self._arguments else []
+    def of(self, rows: Ints, tokens: np.ndarray, ends: Ints) -> dict[int, ProcessedRow]:
+        """What is to be processed in this step, by index in `rows` [R], whose sequences are ``tokens[row, :end]``."""
+        found = {}
+        for index, row in enumerate(rows.tolist()) if self._asking else ():
+            if row in self._asking:
+                arguments, prompt_len = self._asking[row]
+                found[index] = ProcessedRow(arguments, tokens[row, : ends[index]].data.toreadonly(), prompt_len)
+        return found
+
+    def edits(self, processed: Mapping[int, ProcessedRow]) -> list[ProcessorEdit]:
+        """What each processor has to do for the rows of the logits, in the order of the setting."""
         users: dict[str, dict[int, LogitsRow]] = defaultdict(dict)
-        for index, row in asking:
-            prompt_len, arguments = self._arguments[row]
-            token_ids = tokens[row, : ends[index]].data.toreadonly()
-            for name, argument in arguments.items():
-                users[name][index] = LogitsRow(argument, token_ids, prompt_len)
+        for index, row in processed.items():
+            for name, argument in row.arguments.items():
+                users[name][index] = LogitsRow(argument, row.token_ids, row.prompt_len)
         return [
             ProcessorEdit(
                 name=name,
-                processor=processor,
+                process=process,
                 indices=np.array(list(users[name]), np.int64),
                 rows=list(users[name].values()),
             )
-            for name, processor in self._available.items()
+            for name, process in self._available.items()
             if name in users
         ]
+
+
+def _on_tensors(processor: LogitsProcessor) -> Process:
+    """The processor's function of the array behind the tensor that it is promised."""
+    # Slow to import, and needed only where a processor is in use.
+    import torch
+
+    def process(logits: Floats, rows: list[LogitsRow]) -> None:
+        processor.apply(torch.from_numpy(logits), rows)
+
+    return process

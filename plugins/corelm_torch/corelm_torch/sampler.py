@@ -5,17 +5,32 @@ exactly as probable as the last one that top_k or top_p keeps are kept too, so t
 sort breaks ties. A draw depends on nothing but its row's logits, the seed and the number of tokens before it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from corelm.api import SamplingParams
-from corelm_torch.arrays import Ints
+from corelm_torch.arrays import Floats, Ints
+from corelm_torch.selection import best_tokens, highest
 
-HEAD = 1024
-"""Most probable tokens that are looked at before a whole row is sorted."""
+LIKELY = 4096
+"""Tokens that, for top_p, are at first taken to share all of the probability that may be left out."""
+GROUP = 256
+"""Neighbouring tokens whose probabilities are summed before one of them is looked for."""
+
+
+class Draw(NamedTuple):
+    """How to draw one row's token."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    uniform: float
+    """The random number, in [0, 1)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,79 +78,76 @@ class SamplingRows:
             taken["index"] = index.astype(np.uint64)
         return SamplingRows(**taken)
 
+    def draws(self) -> Iterator[Draw]:
+        """The rows one by one, each with its random number."""
+        numbers = uniform(self.seed, self.index)
+        columns = (self.temperature, self.top_k, self.top_p, self.min_p, numbers)
+        return map(Draw, *(column.tolist() for column in columns))
 
-def sample(logits: torch.Tensor, rows: SamplingRows) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Token ids [R] for `logits` [R, vocabulary] in float32, and which rows have no finite maximum.
 
-    Ids of such rows mean nothing.
-    """
-    top, token_ids = logits.max(dim=-1)
-    failed = ~torch.isfinite(top)
-    drawn = np.flatnonzero((rows.temperature > 0) & ~failed.cpu().numpy())
+def sample(logits: Floats, rows: SamplingRows) -> Ints:
+    """Token ids [R] for `logits` [R, vocabulary]; -1 for rows without a finite maximum."""
+    token_ids = best_tokens(logits)
+    drawn = np.flatnonzero((rows.temperature > 0) & (token_ids >= 0))
     if len(drawn):
-        index = torch.from_numpy(drawn).to(logits.device)
-        token_ids[index] = _draw(logits.index_select(0, index), rows.take(drawn))
-    return token_ids.cpu().numpy(), failed.cpu().numpy()
+        # Logits far below the highest may become -inf at a low temperature.
+        with np.errstate(over="ignore"):
+            for row, draw in zip(drawn.tolist(), rows.take(drawn).draws(), strict=True):
+                token_ids[row] = _draw(logits[row], int(token_ids[row]), draw)
+    return token_ids
 
 
 def uniform(seed: npt.NDArray[np.uint64], index: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
-    """Numbers in [0, 1) with 48 random bits, each a hash of its seed and index (the finaliser of splitmix64)."""
-
-    def mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-        z = z + np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
-
+    """Numbers in [0, 1) with 48 random bits, each a hash of its seed and index."""
     # 48 bits, so that a product with the total probability stays below it in double precision.
-    return (mix(mix(seed) ^ index) >> np.uint64(16)).astype(np.float64) * 2.0**-48
+    return (_mix(_mix(seed) ^ index) >> np.uint64(16)).astype(np.float64) * 2.0**-48
 
 
-def _draw(logits: torch.Tensor, rows: SamplingRows) -> torch.Tensor:
-    """Token ids [R] by inverting the cumulative distribution, in the order of the vocabulary."""
-    temperature = torch.from_numpy(rows.temperature).to(logits.device)
-    probs = torch.softmax(logits / temperature[:, None], dim=-1)
-    filtered = np.flatnonzero((rows.top_k > 0) | (rows.top_p < 1) | (rows.min_p > 0))
-    if len(filtered):
-        index = torch.from_numpy(filtered).to(logits.device)
-        probs[index] = _filter(probs.index_select(0, index), rows.take(filtered))
-    cumulative = probs.cumsum(dim=-1, dtype=torch.float64)
-    draws = torch.from_numpy(uniform(rows.seed, rows.index)).to(logits.device)
-    return torch.searchsorted(cumulative, draws[:, None] * cumulative[:, -1:], right=True)[:, 0]
+def _mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finaliser of splitmix64."""
+    z = z + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
 
 
-def _filter(probs: torch.Tensor, rows: SamplingRows) -> torch.Tensor:
-    """`probs` [R, vocabulary] with 0 for what top_k, top_p and min_p drop."""
-    vocabulary = probs.shape[1]
-    top_k = torch.from_numpy(np.where(rows.top_k > 0, np.minimum(rows.top_k, vocabulary), vocabulary))
-    top_p = torch.from_numpy(rows.top_p)
-    least = torch.from_numpy(rows.min_p).to(probs) * probs.amax(dim=-1)
-    sorted_rows = np.flatnonzero((rows.top_k > 0) | (rows.top_p < 1))
-    if len(sorted_rows):
-        index = torch.from_numpy(sorted_rows).to(probs.device)
-        cut = _least_kept(
-            probs.index_select(0, index),
-            top_k.to(probs.device).index_select(0, index),
-            top_p.to(probs.device).index_select(0, index),
-            min(HEAD, vocabulary),
-        )
-        least[index] = torch.maximum(least[index], cut)
-    return probs.where(probs >= least[:, None], 0.0)
+def _draw(logits: Floats, best: int, draw: Draw) -> int:
+    """A token drawn by `logits` [vocabulary], of which that of `best` is the highest."""
+    ids = highest(logits, draw.top_k) if 0 < draw.top_k < len(logits) else None
+    weights = (logits if ids is None else logits[ids]) - logits[best]
+    weights *= np.float32(1 / draw.temperature)
+    np.exp(weights, out=weights)
+    least = draw.min_p
+    if draw.top_p < 1:
+        least = max(least, _least_of_nucleus(weights, draw.top_p))
+    if least > 0:
+        kept = np.flatnonzero(weights >= least)
+        ids, weights = kept if ids is None else ids[kept], weights[kept]
+    place = _invert(weights, draw.uniform)
+    return place if ids is None else int(ids[place])
 
 
-def _least_kept(probs: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor, width: int) -> torch.Tensor:
-    """The smallest probability [R] that top_k and top_p keep, found among the `width` most probable tokens.
+def _least_of_nucleus(weights: Floats, top_p: float) -> float:
+    """The lowest of the highest `weights`, the highest of which is 1, that together are `top_p` of their sum."""
+    total = float(weights.sum())
+    for others in (LIKELY, len(weights)):
+        # So many that weigh less than this cannot be more than is left out.
+        likely = weights[np.flatnonzero(weights >= (1 - top_p) * total / others)]
+        if float(likely.sum(dtype=np.float64)) >= top_p * total:
+            break
+    descending = np.sort(likely)[::-1]
+    last = int(np.searchsorted(descending.cumsum(dtype=np.float64), top_p * total))
+    return float(descending[min(last, len(descending) - 1)])
 
-    Rows for which these do not suffice are sorted as a whole.
-    """
-    head = probs.topk(width, dim=-1).values
-    cumulative = head.cumsum(dim=-1, dtype=torch.float64)
-    limited = top_k < probs.shape[1]
-    total = cumulative.gather(1, (top_k.clamp(max=width) - 1)[:, None])[:, 0].where(limited, 1.0)
-    nucleus = (cumulative < (top_p * total)[:, None]).sum(dim=-1) + 1
-    kept = torch.minimum(top_k, nucleus.where(top_p < 1, top_k))
-    least = head.gather(1, (kept.clamp(max=width) - 1)[:, None])[:, 0]
-    short = (limited & (top_k > width)) | (kept > width)
-    if width < probs.shape[1] and bool(short.any()):
-        least[short] = _least_kept(probs[short], top_k[short], top_p[short], probs.shape[1])
-    return least
+
+def _invert(weights: Floats, number: float) -> int:
+    """The place at which the cumulative sum of `weights`, divided by their total, exceeds `number` in [0, 1)."""
+    sums = np.add.reduceat(weights, np.arange(0, len(weights), GROUP)).cumsum(dtype=np.float64)
+    target = number * sums[-1]
+    group = int(np.searchsorted(sums, target, side="right"))
+    within = weights[group * GROUP : (group + 1) * GROUP].cumsum(dtype=np.float64)
+    if group:
+        target -= sums[group - 1]
+    # The sum of a group was rounded, so that the target may lie behind its end: then its last token is meant.
+    last = int(np.searchsorted(within, within[-1]))
+    return group * GROUP + min(int(np.searchsorted(within, target, side="right")), last)

@@ -1,16 +1,16 @@
-"""From the hidden states of a step to its result: sampled tokens, log-probabilities and failures."""
+"""From what a step computed to its result: sampled tokens, log-probabilities and failures."""
 
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from corelm.api import StepPlan, StepResult, TokenLogprobs
-from corelm_torch.arrays import Ints
+from corelm_torch.arrays import Floats, Ints
 from corelm_torch.batch import Batch, ScoredRows
+from corelm_torch.details import Details
 from corelm_torch.logprobs import token_logprobs
+from corelm_torch.outputs import StepOutputs
 from corelm_torch.sampler import sample
 
 NOT_FINITE = "the model computed no finite scores for the next token"
@@ -19,29 +19,29 @@ ALL_PROCESSED = "no token is left that could be sampled after the logits process
 SCORED_ROWS = 128
 """Prompt tokens that are scored at a time, so that a long prompt does not need the memory of all its logits."""
 
-Head = Callable[[torch.Tensor], torch.Tensor]
-"""Logits [rows, vocabulary], in float32, of hidden states [rows, hidden size]."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampledTokens:
-    """What was sampled for the R slices of ``batch.sampled``."""
+    """What was sampled for some rows."""
 
     token_ids: Ints
-    """[R]; an id means nothing where there is an error."""
+    """-1, or an id that means nothing, where there is an error."""
     errors: dict[int, str]
-    """By index."""
+    """By row."""
     logprobs: dict[int, TokenLogprobs]
-    """By index, where they were asked for."""
+    """By row, where they were asked for."""
 
 
-def finish_step(plan: StepPlan, batch: Batch, hidden: torch.Tensor, head: Head) -> tuple[StepResult, Ints]:
-    """The result of a step, for the hidden states of ``batch.output_rows``, and the ids for `SequenceTable.append`."""
-    sampled = sample_tokens(head(hidden[: len(batch.sampled)]), batch)
+NOTHING = SampledTokens(token_ids=np.zeros(0, np.int64), errors={}, logprobs={})
+
+
+def finish_step(plan: StepPlan, batch: Batch, outputs: StepOutputs) -> tuple[StepResult, Ints]:
+    """The result of a step of which `outputs` were computed, and the ids for `SequenceTable.append`."""
+    sampled = sample_tokens(batch, outputs)
     prompt_logprobs: dict[int, list[TokenLogprobs]] = {}
     errors: dict[int, str] = {}
     if batch.scored is not None:
-        prompt_logprobs, errors = score_prompts(hidden[len(batch.sampled) :], batch.scored, head)
+        prompt_logprobs, errors = score_prompts(batch.scored, outputs)
     token_ids: list[list[int]] = [[] for _ in plan.slices]
     logprobs: dict[int, list[TokenLogprobs]] = {}
     for index, (slice_index, token) in enumerate(zip(batch.sampled.tolist(), sampled.token_ids.tolist(), strict=True)):
@@ -55,53 +55,61 @@ def finish_step(plan: StepPlan, batch: Batch, hidden: torch.Tensor, head: Head) 
     result = StepResult(
         step_id=plan.step_id, token_ids=token_ids, logprobs=logprobs, prompt_logprobs=prompt_logprobs, errors=errors
     )
-    return result, sampled.token_ids
+    # A sequence that failed may be in the next step already, which must find a token to compute.
+    return result, np.maximum(sampled.token_ids, 0)
 
 
-def sample_tokens(logits: torch.Tensor, batch: Batch) -> SampledTokens:
-    """Edit `logits` [R, vocabulary], in place, and sample from each row."""
-    reported = np.flatnonzero(batch.sampling.logprobs >= 0)
-    if len(reported) < len(logits) or batch.edits or batch.processing:
-        unedited = logits.index_select(0, torch.from_numpy(reported).to(logits.device))
-    else:
-        unedited = logits
-    for edit in batch.edits:
+def sample_tokens(batch: Batch, outputs: StepOutputs) -> SampledTokens:
+    """The next tokens of ``batch.sampled``."""
+    detailed = sample_detailed(outputs.logits, batch.details) if len(batch.detailed) else NOTHING
+    indices, token_ids = batch.detailed.tolist(), outputs.best.copy()
+    token_ids[batch.detailed] = detailed.token_ids
+    errors = dict.fromkeys(np.flatnonzero(token_ids < 0).tolist(), NOT_FINITE)
+    return SampledTokens(
+        token_ids=token_ids,
+        errors=errors | {indices[row]: why for row, why in detailed.errors.items()},
+        logprobs={indices[row]: score for row, score in detailed.logprobs.items()},
+    )
+
+
+def sample_detailed(logits: Floats, details: Details) -> SampledTokens:
+    """Edit `logits` [D, vocabulary], in place, and sample from each row."""
+    sampling = details.sampling
+    reported = np.flatnonzero(sampling.logprobs >= 0)
+    untouched = len(reported) == len(logits) and not details.edits and not details.processing
+    unedited = logits if untouched else logits[reported]
+    for edit in details.edits:
         edit.apply(logits)
     errors: dict[int, str] = {}
-    for processing in batch.processing:
+    for processing in details.processing:
         errors |= processing.apply(logits)
-    token_ids, failed = sample(logits, batch.sampling)
-    for index in np.flatnonzero(failed).tolist():
-        errors.setdefault(index, _why_nothing_is_left(logits[index], batch, index))
+    token_ids = sample(logits, sampling)
+    for row in np.flatnonzero(token_ids < 0).tolist():
+        errors.setdefault(row, _why_nothing_is_left(logits[row], details, row))
     logprobs = {}
-    scores = token_logprobs(unedited, token_ids[reported], batch.sampling.logprobs[reported])
-    for index, score in zip(reported.tolist(), scores, strict=True):
+    scores = token_logprobs(unedited, token_ids[reported], sampling.logprobs[reported])
+    for row, score in zip(reported.tolist(), scores, strict=True):
         if score is None:
-            errors.setdefault(index, NOT_FINITE)
+            errors.setdefault(row, NOT_FINITE)
         else:
-            logprobs[index] = score
+            logprobs[row] = score
     return SampledTokens(token_ids=token_ids, errors=errors, logprobs=logprobs)
 
 
-def _why_nothing_is_left(logits: torch.Tensor, batch: Batch, index: int) -> str:
-    """The reason why no token can be sampled from edited `logits` [vocabulary], those of row `index`."""
-    if any(index in processing.indices for processing in batch.processing):
+def _why_nothing_is_left(logits: Floats, details: Details, row: int) -> str:
+    """The reason why no token can be sampled from edited `logits` [vocabulary], those of a detailed row."""
+    if any(row in processing.indices for processing in details.processing):
         return ALL_PROCESSED
-    return ALL_MASKED if batch.edits and bool((logits == -torch.inf).all()) else NOT_FINITE
+    return ALL_MASKED if details.edits and bool((logits == -np.inf).all()) else NOT_FINITE
 
 
-def score_prompts(
-    hidden: torch.Tensor, scored: ScoredRows, head: Head
-) -> tuple[dict[int, list[TokenLogprobs]], dict[int, str]]:
-    """The log-probabilities of prompt tokens by sequence, and the sequences for which there are none, with the reason.
-
-    `hidden` [P, hidden size] are the states of ``scored.rows``.
-    """
+def score_prompts(scored: ScoredRows, outputs: StepOutputs) -> tuple[dict[int, list[TokenLogprobs]], dict[int, str]]:
+    """The log-probabilities of prompt tokens by sequence, and by sequence the reasons why there are none."""
     logprobs: dict[int, list[TokenLogprobs]] = defaultdict(list)
     errors: dict[int, str] = {}
-    for first in range(0, len(hidden), SCORED_ROWS):
-        part = slice(first, first + SCORED_ROWS)
-        scores = token_logprobs(head(hidden[part]), scored.token_ids[part], scored.top[part])
+    for first in range(0, len(scored.rows), SCORED_ROWS):
+        part = slice(first, min(first + SCORED_ROWS, len(scored.rows)))
+        scores = token_logprobs(outputs.score(part), scored.token_ids[part], scored.top[part])
         for seq_id, score in zip(scored.seq_ids[part].tolist(), scores, strict=True):
             if score is None:
                 errors[seq_id] = NOT_FINITE

@@ -1,12 +1,12 @@
 """Tokens that may not be sampled, and biases: `allowed_token_ids`, `bad_words`, `min_tokens` and `logit_bias`."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from corelm.api import SequenceStart
 from corelm_torch.arrays import Floats, Ints
@@ -14,9 +14,21 @@ from corelm_torch.arrays import Floats, Ints
 NO_TOKENS: Ints = np.zeros(0, np.int64)
 
 
+class RowMask(NamedTuple):
+    """What is masked or biased for one row in one step."""
+
+    allowed: Ints | None
+    """All that may be sampled, if that is limited."""
+    banned: Ints
+    biased: Ints
+    """No token twice."""
+    biases: Floats
+    """One for each of `biased`."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaskEdit:
-    """Which of the logits [R, vocabulary], flattened, are masked or biased in one step."""
+    """Which of the logits [D, vocabulary], flattened, are masked or biased in one step."""
 
     restricted: Ints
     """The rows that may sample nothing but what `allowed` holds of them."""
@@ -27,19 +39,28 @@ class MaskEdit:
     biases: Floats
     """One for each of `biased`."""
 
-    def apply(self, logits: torch.Tensor) -> None:
+    @classmethod
+    def of(cls, masks: Mapping[int, RowMask], vocab_size: int) -> "MaskEdit":
+        """The edit for the masks of some rows, at least one."""
+        flat = [(row * vocab_size, mask) for row, mask in masks.items()]
+        return cls(
+            restricted=np.array([row for row, mask in masks.items() if mask.allowed is not None], np.int64),
+            allowed=np.concatenate(
+                [NO_TOKENS if mask.allowed is None else mask.allowed + first for first, mask in flat]
+            ),
+            banned=np.concatenate([mask.banned + first for first, mask in flat]),
+            biased=np.concatenate([mask.biased + first for first, mask in flat]),
+            biases=np.concatenate([mask.biases for mask in masks.values()]),
+        )
+
+    def apply(self, logits: Floats) -> None:
         """Edit `logits` in place: what is masked becomes -inf."""
-        flat = logits.view(-1)
         if len(self.restricted):
-            allowed = torch.from_numpy(self.allowed).to(logits.device)
-            kept = flat.index_select(0, allowed)
-            logits.index_fill_(0, torch.from_numpy(self.restricted).to(logits.device), -torch.inf)
-            flat.index_copy_(0, allowed, kept)
-        if len(self.banned):
-            flat.index_fill_(0, torch.from_numpy(self.banned).to(logits.device), -torch.inf)
-        if len(self.biased):
-            biased, biases = torch.from_numpy(self.biased), torch.from_numpy(self.biases)
-            flat.index_add_(0, biased.to(logits.device), biases.to(logits.device))
+            kept = logits.take(self.allowed)
+            logits[self.restricted] = -np.inf
+            logits.put(self.allowed, kept)
+        logits.put(self.banned, -np.inf)
+        logits.put(self.biased, logits.take(self.biased) + self.biases)
 
 
 class Phrases:
@@ -76,17 +97,23 @@ class SequenceMasks:
             return tokens[tokens < vocab_size]
 
         params = start.sampling
-        self.allowed = None if params.allowed_token_ids is None else known(params.allowed_token_ids)
-        self.biased = known(list(params.logit_bias))
-        self.biases = np.array([params.logit_bias[token] for token in self.biased.tolist()], np.float32)
+        self._allowed = None if params.allowed_token_ids is None else known(params.allowed_token_ids)
+        self._biased = known(list(params.logit_bias))
+        self._biases = np.array([params.logit_bias[token] for token in self._biased.tolist()], np.float32)
         self._min_tokens = params.min_tokens
         self._end_tokens = known(start.end_token_ids)
         self._phrases = phrases_of(start.bad_words)
         self._words = known(self._phrases.words)
         self._vocab_size = vocab_size
 
-    def banned(self, history: Ints, output_len: int) -> Iterator[Ints]:
-        """Tokens that may not follow `history`, all tokens of the sequence, `output_len` of which are output."""
+    def after(self, history: Ints, output_len: int) -> RowMask | None:
+        """What holds after `history`, all tokens of the sequence, of which `output_len` are output; None if nothing."""
+        banned = np.concatenate(list(self._banned(history, output_len)))
+        if self._allowed is None and not len(banned) and not len(self._biased):
+            return None
+        return RowMask(self._allowed, banned, self._biased, self._biases)
+
+    def _banned(self, history: Ints, output_len: int) -> Iterator[Ints]:
         yield self._words
         if output_len < self._min_tokens:
             yield self._end_tokens
@@ -111,26 +138,12 @@ class TokenMasks:
         """Forget the sequence in `row`."""
         self._masks.pop(row, None)
 
-    def edit(self, rows: Ints, tokens: np.ndarray, ends: Ints, output_lens: Ints) -> MaskEdit | None:
-        """The edit of the logits of `rows` [R], whose sequences are ``tokens[row, :end]``; None if there is nothing."""
-        restricted: list[int] = []
-        allowed, banned, biased = [NO_TOKENS], [NO_TOKENS], [NO_TOKENS]
-        biases: list[Floats] = [np.zeros(0, np.float32)]
-        touched = [(index, row) for index, row in enumerate(rows.tolist()) if row in self._masks] if self._masks else []
-        for index, row in touched:
-            masks, first = self._masks[row], index * self._vocab_size
-            if masks.allowed is not None:
-                restricted.append(index)
-                allowed.append(masks.allowed + first)
-            history = tokens[row, : ends[index]]
-            banned += [ids + first for ids in masks.banned(history, int(output_lens[index]))]
-            biased.append(masks.biased + first)
-            biases.append(masks.biases)
-        edit = MaskEdit(
-            restricted=np.array(restricted, np.int64),
-            allowed=np.concatenate(allowed),
-            banned=np.concatenate(banned),
-            biased=np.concatenate(biased),
-            biases=np.concatenate(biases),
-        )
-        return edit if restricted or len(edit.banned) or len(edit.biased) else None
+    def of(self, rows: Ints, tokens: np.ndarray, ends: Ints, output_lens: Ints) -> dict[int, RowMask]:
+        """What is masked in this step, by index in `rows` [R], whose sequences are ``tokens[row, :end]``."""
+        found = {}
+        for index, row in enumerate(rows.tolist()) if self._masks else ():
+            if row in self._masks:
+                mask = self._masks[row].after(tokens[row, : ends[index]], int(output_lens[index]))
+                if mask is not None:
+                    found[index] = mask
+        return found

@@ -3,7 +3,7 @@
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ import pytest
 import torch
 import transformers
 from corelm_cpu.executor import CpuExecutor
+from corelm_cpu.runner import Runner
 from corelm_cpu.settings import CpuSettings
-from corelm_torch.batch import Batch
+from corelm_torch.batch import Batch, ScoredRows
+from corelm_torch.outputs import StepOutputs
 
 from corelm.api import (
     ExecutorContext,
@@ -104,13 +106,19 @@ class RecordingExecutor(CpuExecutor):
 
     recorded: torch.Tensor
 
-    def _hidden(self, batch: Batch) -> torch.Tensor:
-        self._ops.begin(batch)
-        every = torch.arange(len(batch.token_ids))
-        tokens, positions = torch.from_numpy(batch.token_ids), torch.from_numpy(batch.positions)
-        hidden = self._model(tokens, positions, every, self._ops)
-        self.recorded = self._head(hidden)
-        return hidden[torch.from_numpy(batch.output_rows)]
+    def _load_runner(self, *arguments: Any) -> Runner:
+        runner = super()._load_runner(*arguments)
+        compute = runner.compute
+
+        def recording(batch: Batch) -> StepOutputs:
+            rows = np.arange(len(batch.token_ids))
+            every = ScoredRows(rows=rows, token_ids=rows, top=rows, seq_ids=rows)
+            outputs = compute(replace(batch, scored=every))
+            self.recorded = torch.from_numpy(outputs.score(slice(0, len(rows))).copy())
+            return compute(batch)
+
+        runner.compute = recording  # type: ignore[method-assign]
+        return runner
 
 
 class Driver:

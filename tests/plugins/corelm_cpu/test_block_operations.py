@@ -69,7 +69,7 @@ def test_nothing_sick_comes_with_a_copy(drive, prompt, dtype):
     """The copied block holds NaNs behind the position at which the child begins."""
     driver, tokens = drive("even widths", dtype=dtype), [token % 150 for token in prompt(20)]
     expected = driver.generate(tokens, tokens=5)[0]
-    driver.executor._model.model.embed_tokens.weight[159] = torch.nan
+    driver.executor._runner._model.model.embed_tokens.weight[159] = torch.nan
     parent = driver.start([*tokens, 159, 1, 2])
     driver.step(driver.slice(parent.seq_id, 0, 20, sample=False), started=[parent])
     driver.step(driver.slice(parent.seq_id, 20, 3, sample=False))

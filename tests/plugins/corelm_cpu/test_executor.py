@@ -114,7 +114,7 @@ def test_a_sick_sequence_fails_alone_and_leaves_nothing_behind(drive, prompt, dt
     sick[4] = 159
     driver = drive("even widths", dtype=dtype, kv_cache_tokens=64)
     expected = driver.generate(healthy, tokens=5)[0]
-    driver.executor._model.model.embed_tokens.weight[159] = torch.nan
+    driver.executor._runner._model.model.embed_tokens.weight[159] = torch.nan
     starts = [driver.start(healthy), driver.start(sick)]
     slices = [driver.slice(start.seq_id, 0, len(start.token_ids)) for start in starts]
     result = driver.step(*slices, started=starts)

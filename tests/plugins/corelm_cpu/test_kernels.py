@@ -63,7 +63,7 @@ class Case:
     def run(self, level, threads):
         """Attention as the kernels compute it, one array [length, heads, head_dim] of floats a slice."""
         attention = PagedAttention(**self.shape, threads=threads, level=level)
-        cache = np.full(self.num_blocks * attention.block_elements + CACHE_PADDING // 2, NAN, np.uint16)
+        cache = np.full((self.num_blocks * attention.block_bytes + CACHE_PADDING) // 2, NAN, np.uint16)
         self.write(attention, cache, [(i, 0, start) for i, start in enumerate(self.starts)])
         ends = self.starts + self.lengths
         self.write(attention, cache, [(i, *span) for i, span in enumerate(zip(self.starts, ends, strict=True))])

@@ -83,21 +83,21 @@ def test_output_is_not_scored_as_prompt(drive, prompt):
 
 def test_a_long_prompt_needs_the_logits_of_a_few_tokens_at_a_time(drive, prompt, monkeypatch):
     driver, rows = drive("llama"), []
-    head = driver.executor._head
-    monkeypatch.setattr(driver.executor, "_head", lambda hidden: rows.append(len(hidden)) or head(hidden))
+    runner, head = driver.executor._runner, driver.executor._runner.head
+    monkeypatch.setattr(runner, "head", lambda hidden: rows.append(len(hidden)) or head(hidden))
     assert len(score_prompt(driver, prompt(400), 1000)) == 399
-    recorded = 400  # by the driver, not by the executor
-    assert rows == [recorded, 1, SCORED_ROWS, SCORED_ROWS, SCORED_ROWS, 399 - 3 * SCORED_ROWS]
+    recorded = [1, 400]  # by the driver, not by the executor
+    assert rows == [*recorded, 1, SCORED_ROWS, SCORED_ROWS, SCORED_ROWS, 399 - 3 * SCORED_ROWS]
     rows.clear()
     driver.generate(prompt(300), tokens=1)
-    assert rows == [300, 1]
+    assert rows == [1, 300, 1]
 
 
 def test_a_prompt_without_finite_scores_fails_alone(drive, prompt):
     healthy, sick = [[token % 150 for token in prompt(length)] for length in (20, 21)]
     sick[4] = 159
     driver = drive("even widths")
-    driver.executor._model.model.embed_tokens.weight[159] = torch.nan
+    driver.executor._runner._model.model.embed_tokens.weight[159] = torch.nan
     starts = [driver.start(tokens, prompt_logprobs=1) for tokens in (healthy, sick)]
     slices = [driver.slice(start.seq_id, 0, 18, sample=False) for start in starts]
     result = driver.step(*slices, started=starts)

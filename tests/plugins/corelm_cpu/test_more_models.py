@@ -1,6 +1,7 @@
 """Architectures that a plugin brings: the example, loaded as plugins are, computes what transformers computes."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 import transformers
 from corelm_torch import plugin
-from corelm_torch.models import load_parts
+from corelm_torch.parts import load_parts
 from distributions import install, install_metadata
 
 from corelm.api import ModelLoadError, PluginError, ResolvedModel
@@ -83,6 +84,31 @@ def test_logits_equal_transformers(driver_class, prompt, tmp_path, name):
         )
     assert driver.generate(prompts[1], tokens=12) == [expected[0, 20:].tolist()]
     driver.executor.shutdown()
+
+
+NO_TORCH = """
+import sys
+from pathlib import Path
+from corelm.api import ResolvedModel
+from corelm_more_models import plugin
+
+def register(name, factory, summary):
+    if name == sys.argv[1]:
+        parts = factory(ResolvedModel(name=name, path=Path(sys.argv[2]), format="huggingface"))
+        assert len(list(parts.weights())) > 2
+        print(parts.plain)
+
+plugin.corelm_torch_register_models(register)
+assert "torch" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize(("name", "plain"), [("olmo2", False), ("phi3", True)])
+def test_checkpoints_are_read_without_torch(tmp_path, name, plain):
+    model, reference = tiny(name, tmp_path)
+    command = [sys.executable, "-c", NO_TORCH, type(reference).__name__, model.path]
+    run = subprocess.run(command, cwd=EXAMPLE, capture_output=True, text=True, check=True, timeout=60)
+    assert run.stdout == f"{plain}\n"
 
 
 def test_without_the_plugin_the_architecture_is_refused(site, tmp_path):

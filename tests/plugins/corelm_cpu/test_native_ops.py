@@ -72,18 +72,18 @@ def test_a_prefix_that_others_computed(native, prompt, shared):
 @needs_kernels
 def test_the_banner_names_the_kernels(drive):
     driver = drive("llama", **BFLOAT16)
-    assert driver.info.details["kernels"] == kernels_name()
-    assert isinstance(driver.executor._ops, NativeOps)
+    assert driver.info.details["kernels"] == f"torch, attention {kernels_name()}"
+    assert isinstance(driver.executor._runner._ops, NativeOps)
 
 
 def test_the_setting_torch(drive):
     driver = drive("llama", **TORCH)
     assert driver.info.details["kernels"] == "torch (as set)"
-    assert isinstance(driver.executor._ops, FastOps)
+    assert isinstance(driver.executor._runner._ops, FastOps)
 
 
 def test_float32_stays_exact(drive):
-    assert drive("llama").info.details["kernels"] == "torch (exact, batch-invariant float32)"
+    assert drive("llama").info.details["kernels"] == "torch, exact"
 
 
 @pytest.fixture
@@ -91,9 +91,9 @@ def another_library(monkeypatch, tmp_path):
     """Look for the library in an empty folder."""
     monkeypatch.setattr(kernels, "LIBRARY", tmp_path / "_kernels.so")
     monkeypatch.setattr(kernels, "REASON", tmp_path / "_kernels.txt")
-    kernels._library.cache_clear()
+    kernels.library.cache_clear()
     yield tmp_path
-    kernels._library.cache_clear()
+    kernels.library.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_without_the_library_pytorch_computes(drive, prompt, another_library, fi
     if file:
         (another_library / file).write_text(text)
     driver = drive("llama", **BFLOAT16)
-    assert isinstance(driver.executor._ops, FastOps)
+    assert isinstance(driver.executor._runner._ops, FastOps)
     kernels_line = driver.info.details["kernels"]
     assert kernels_line.startswith("torch (")
     with pytest.raises(KernelsMissing, match=words):

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-import torch
 from corelm_cpu import resources
-from corelm_cpu.sizing import choose_dtype, choose_num_blocks
-from corelm_torch.config import ModelConfig
+from corelm_cpu.sizing import choose_num_blocks
 
 from corelm.api import ExecutorContext, ModelLoadError, ResolvedModel
 
@@ -75,31 +73,8 @@ def test_available_memory(groups, membership, files, available):
     assert resources.available_memory(*groups(membership, files)) == available
 
 
-CONFIG = ModelConfig(
-    architecture="llama",
-    vocab_size=1,
-    hidden_size=1,
-    intermediate_size=1,
-    num_layers=2,
-    num_heads=1,
-    num_kv_heads=1,
-    head_dim=4,
-    rms_norm_eps=1.0,
-    rope_theta=1.0,
-    rope_scaling=None,
-    rope_dim=4,
-    max_position_embeddings=100,
-    tie_word_embeddings=True,
-    attention_bias=False,
-    attention_out_bias=False,
-    mlp_bias=False,
-    qk_norm=False,
-    sliding_window=None,
-    layer_windows=(None, None),
-    dtype=None,
-)
-BLOCK = 2 * 2 * 4 * 16 * 4
-"""Bytes: keys and values, layers, head_dim, tokens, float32."""
+BLOCK = 1024
+"""Bytes."""
 
 
 def num_blocks(available: int, **options: int) -> int:
@@ -111,8 +86,7 @@ def num_blocks(available: int, **options: int) -> int:
     )
     return choose_num_blocks(
         context,
-        CONFIG,
-        dtype=torch.float32,
+        block_bytes=BLOCK,
         max_model_len=100,
         weight_bytes=1000,
         available=available,
@@ -151,8 +125,3 @@ def test_swap_space_leaves_less_for_the_kv_cache():
 def test_what_does_not_fit_is_refused(available, options):
     with pytest.raises(ModelLoadError, match="only"):
         num_blocks(available, **options)
-
-
-def test_a_dtype_the_cpu_executor_does_not_know():
-    with pytest.raises(ModelLoadError, match="float16"):
-        choose_dtype("float16")

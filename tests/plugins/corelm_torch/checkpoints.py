@@ -8,6 +8,8 @@ import gguf
 import numpy as np
 import torch
 import transformers
+from corelm_torch.config import ModelConfig, load_config
+from corelm_torch.weights import Weight, iter_weights
 from gguf import GGMLQuantizationType
 
 from corelm.api import ResolvedModel
@@ -28,6 +30,32 @@ CONFIGS = {
     "qwen3": transformers.Qwen3Config,
 }
 SMALL_HEADS = {"qwen3": {"head_dim": 16}}
+
+
+CONFIG = ModelConfig(
+    architecture="llama",
+    vocab_size=50,
+    hidden_size=24,
+    intermediate_size=40,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=8,
+    rms_norm_eps=1e-5,
+    rope_theta=10000.0,
+    rope_scaling=None,
+    rope_dim=8,
+    max_position_embeddings=64,
+    tie_word_embeddings=False,
+    attention_bias=False,
+    attention_out_bias=False,
+    mlp_bias=False,
+    qk_norm=False,
+    sliding_window=None,
+    layer_windows=(None, None),
+    dtype=None,
+)
+"""Of no file."""
 
 
 def tiny_model(architecture: str = "llama", **changes) -> transformers.PreTrainedModel:
@@ -56,6 +84,22 @@ def file_model(path: Path) -> ResolvedModel:
 def state(model: transformers.PreTrainedModel) -> dict[str, torch.Tensor]:
     """Parameters by name; a tied one once."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def read_weights(model: ResolvedModel) -> dict[str, Weight]:
+    """All weights of `model`, each of which has a name of its own, and the bytes that its shape needs."""
+    weights = list(iter_weights(model, load_config(model)))
+    for weight in weights:
+        assert weight.data.shape[0] == weight.shape[0]
+        assert weight.data.dtype == np.uint8
+    by_name = {weight.name: weight for weight in weights}
+    assert len(by_name) == len(weights)
+    return by_name
+
+
+def read(model: ResolvedModel) -> dict[str, torch.Tensor]:
+    """The values of all weights of `model`, in float32."""
+    return {name: torch.from_numpy(weight.values()) for name, weight in read_weights(model).items()}
 
 
 def write_gguf(

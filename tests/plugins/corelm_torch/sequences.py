@@ -1,8 +1,9 @@
 """Sequences in a table, ready for their next token to be sampled."""
 
 import numpy as np
-import torch
 from corelm_torch.batch import Batch, SequenceTable
+from corelm_torch.outputs import HeadOutputs
+from corelm_torch.step import sample_tokens
 
 from corelm.api import SamplingParams, SequenceSlice, SequenceStart, StepPlan
 
@@ -17,7 +18,7 @@ def random_tokens(length, seed=0):
 
 def random_logits(rows, seed=0, vocabulary=VOCABULARY):
     """Normally distributed logits."""
-    return torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(seed)) * 3
+    return np.random.default_rng(seed).standard_normal((rows, vocabulary), np.float32) * 3
 
 
 class Sequences:
@@ -68,9 +69,14 @@ class Sequences:
         self.table.append(self.batch, np.array(token_ids))
         self.lengths = {seq_id: length + 1 for seq_id, length in self.lengths.items()}
 
+    def sample(self, logits):
+        """What the next step samples from `logits`, a row for each sequence, and the logits it was sampled from."""
+        batch, edited = self.next_step(), logits.copy()
+        outputs = HeadOutputs(batch, logits, np.copy)
+        sampled = sample_tokens(batch, outputs)
+        edited[batch.detailed] = outputs.logits
+        return sampled, edited
+
     def edited(self, logits):
         """`logits` after the edits of the next step."""
-        logits = logits.clone()
-        for edit in self.next_step().edits:
-            edit.apply(logits)
-        return logits
+        return self.sample(logits)[1]

@@ -52,7 +52,7 @@ def test_sampled_tokens_are_appended(table):
     table.append(batch, np.array([70, 80]))
     batch = table.apply(plan(piece(2, 1, 1), piece(1, 2, 1)))
     assert batch.token_ids.tolist() == [80, 70]
-    assert batch.sampling.index.tolist() == [1, 1]
+    assert batch.details.sampling.index.tolist() == [1, 1]
 
 
 def test_chunks_of_a_prompt(table):
@@ -85,12 +85,12 @@ def test_released_rows_are_reused_and_forgotten(table):
         )
         assert batch.token_ids.tolist() == [seq_id, 0]
         assert batch.block_tables.tolist() == [[30]]
-        assert batch.sampling.temperature.tolist() == [0.5]
+        assert batch.details.sampling.temperature.tolist() == [0.5]
 
 
 def test_a_sequence_that_comes_back_counts_its_output(table):
     batch = table.apply(plan(piece(9, 0, 7, 1, 2), started=[start(9, [1, 2, 3, 4, 5, 6, 7], prompt_len=3)]))
-    assert batch.sampling.index.tolist() == [4]
+    assert batch.details.sampling.index.tolist() == [4]
 
 
 def test_blocks_that_hold_a_computed_prefix_are_not_fresh(table):
@@ -109,14 +109,36 @@ def test_sampling_parameters(table):
     sequences = [
         start(1, [1], temperature=0.7, top_k=5, top_p=0.9, min_p=0.1, seed=-1),
         start(2, [1], top_k=-1),
-        start(3, [1], temperature=1e-9),
+        start(3, [1], temperature=1e-9, logprobs=2),
     ]
-    rows = table.apply(plan(*(piece(seq_id, 0, 1, seq_id) for seq_id in (3, 1, 2)), started=sequences)).sampling
+    batch = table.apply(plan(*(piece(seq_id, 0, 1, seq_id) for seq_id in (3, 1, 2)), started=sequences))
+    rows = batch.details.sampling
     assert rows.temperature.tolist() == pytest.approx([0.0, 0.7, 1.0])
     assert rows.top_k.tolist() == [0, 5, 0]
     assert rows.top_p.tolist() == [1.0, 0.9, 1.0]
     assert rows.min_p.tolist() == [0.0, 0.1, 0.0]
     assert rows.seed.tolist() == [5, 2**64 - 1, 5]
+    assert rows.logprobs.tolist() == [2, -1, -1]
+
+
+def test_greedy_rows_that_ask_for_nothing_else_are_not_detailed(table):
+    """They need their most probable token alone."""
+    asking = [{"temperature": 0.5}, {"logprobs": 0}, {"logit_bias": {3: 1.0}}, {"repetition_penalty": 1.5}]
+    for options in asking:
+        sequences = [start(1, [1, 2], temperature=0.0), start(2, [1, 2], **{"temperature": 0.0} | options)]
+        slices = [piece(3, 0, 2, 3, sample=False), piece(1, 0, 2, 1), piece(2, 0, 2, 2)]
+        batch = table.apply(plan(*slices, started=[*sequences, start(3, [1, 2], temperature=0.9)]))
+        assert batch.sampled.tolist() == [1, 2]
+        assert batch.detailed.tolist() == [1]
+        table.apply(plan(released=[1, 2, 3]))
+
+
+def test_greedy_rows_are_detailed_only_while_something_is_edited(table):
+    sequence = start(1, [1, 2], temperature=0.0, frequency_penalty=0.5)
+    batch = table.apply(plan(piece(1, 0, 2, 0), started=[sequence]))
+    assert batch.detailed.tolist() == []
+    table.append(batch, np.array([7]))
+    assert table.apply(plan(piece(1, 2, 1))).detailed.tolist() == [0]
 
 
 def test_the_longest_sequence_fits(table):

@@ -1,37 +1,15 @@
 """Model definitions by themselves; what they compute is tested with the executors."""
 
 import dataclasses
-import math
 
 import pytest
 import torch
-from corelm_torch.config import ModelConfig, RopeScaling
+from checkpoints import CONFIG
+from corelm_torch.config import ModelConfig
 from corelm_torch.models import LlamaModel
-from corelm_torch.rope import inverse_frequencies, rope_table, rotate
-
-CONFIG = ModelConfig(
-    architecture="llama",
-    vocab_size=50,
-    hidden_size=24,
-    intermediate_size=40,
-    num_layers=2,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=8,
-    rms_norm_eps=1e-5,
-    rope_theta=10000.0,
-    rope_scaling=None,
-    rope_dim=8,
-    max_position_embeddings=64,
-    tie_word_embeddings=False,
-    attention_bias=False,
-    attention_out_bias=False,
-    mlp_bias=False,
-    qk_norm=False,
-    sliding_window=None,
-    layer_windows=(None, None),
-    dtype=None,
-)
+from corelm_torch.models.layers import rotate
+from corelm_torch.rope import rope_table
+from corelm_torch.weights import plain_shapes
 
 
 class DenseOps:
@@ -81,15 +59,20 @@ def test_making_a_model_allocates_nothing():
     ],
 )
 def test_parameters_carry_the_names_of_checkpoints(changes, present, absent):
-    names = {
-        name for name, _ in LlamaModel(dataclasses.replace(CONFIG, **changes), dtype=torch.float32).named_parameters()
-    }
+    config = dataclasses.replace(CONFIG, **changes)
+    parameters = dict(LlamaModel(config, dtype=torch.float32).named_parameters())
+    names = parameters.keys()
     assert names >= present | {"model.embed_tokens.weight", "model.layers.1.post_attention_layernorm.weight"}
     assert not names & absent
+    assert {name: tuple(parameter.shape) for name, parameter in parameters.items()} == plain_shapes(config)
+
+
+def tables(config: ModelConfig, length: int) -> tuple[torch.Tensor, ...]:
+    return tuple(torch.from_numpy(table).unsqueeze(1) for table in rope_table(config, length))
 
 
 def test_rotation_keeps_lengths_and_depends_on_distance_only():
-    cos, sin = (table.unsqueeze(1) for table in rope_table(CONFIG, 32))
+    cos, sin = tables(CONFIG, 32)
     x, y = torch.randn(2, 1, 1, 8)
     rotated = {
         position: rotate(x, cos[position : position + 1], sin[position : position + 1]) for position in (0, 3, 20)
@@ -103,42 +86,8 @@ def test_rotation_keeps_lengths_and_depends_on_distance_only():
 
 def test_partial_rotation_leaves_the_other_dimensions():
     config = dataclasses.replace(CONFIG, rope_dim=4)
-    cos, sin = (table.unsqueeze(1) for table in rope_table(config, 8))
+    cos, sin = tables(config, 8)
     x = torch.randn(8, 2, 8)
     rotated = rotate(x, cos, sin)
     assert torch.equal(rotated[..., 4:], x[..., 4:])
     assert not torch.equal(rotated[1:, :, :4], x[1:, :, :4])
-
-
-def scaled(**scaling) -> torch.Tensor:
-    config = dataclasses.replace(CONFIG, rope_dim=64, head_dim=64, rope_scaling=RopeScaling(**scaling))
-    return inverse_frequencies(config)
-
-
-PLAIN = inverse_frequencies(dataclasses.replace(CONFIG, rope_dim=64, head_dim=64))
-
-
-def test_linear_scaling():
-    torch.testing.assert_close(scaled(kind="linear", factor=4.0), PLAIN / 4)
-
-
-def test_scaling_by_given_factors():
-    factors = tuple(1.0 + index for index in range(32))
-    torch.testing.assert_close(scaled(kind="factors", factors=factors), PLAIN / torch.tensor(factors))
-
-
-@pytest.mark.parametrize("kind", ["llama3", "yarn"])
-def test_short_wavelengths_are_kept_and_long_ones_stretched(kind):
-    stretched = PLAIN / scaled(
-        kind=kind, factor=8.0, original_max_position_embeddings=128, low_freq_factor=1.0, high_freq_factor=16.0
-    )
-    turns = 128 * PLAIN / (2 * math.pi)
-    torch.testing.assert_close(stretched[:1], torch.ones(1))
-    torch.testing.assert_close(stretched[turns < 0.5], torch.full((int((turns < 0.5).sum()),), 8.0))
-    assert (stretched.diff() > -1e-5).all()
-
-
-def test_the_attention_factor_scales_cos_and_sin():
-    scaling = RopeScaling(kind="yarn", factor=2.0, original_max_position_embeddings=32, attention_factor=1.5)
-    cos, sin = rope_table(dataclasses.replace(CONFIG, rope_scaling=scaling), 4)
-    torch.testing.assert_close(cos**2 + sin**2, torch.full((4, 4), 2.25))

@@ -1,9 +1,16 @@
 """From logits to what a step reports."""
 
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 import torch
-from corelm_torch.step import ALL_MASKED, NOT_FINITE, sample_tokens
+from corelm_torch.outputs import HeadOutputs
+from corelm_torch.step import ALL_MASKED, NOT_FINITE, finish_step
 from sequences import VOCABULARY, Sequences, random_logits, random_tokens
+
+from corelm.api import SequenceSlice, StepPlan
 
 HISTORY = random_tokens(12)
 
@@ -12,12 +19,12 @@ def sampled(logits, *kinds):
     sequences = Sequences()
     for kind in kinds:
         sequences.add(HISTORY, **kind)
-    return sample_tokens(logits.clone(), sequences.next_step())
+    return sequences.sample(logits)[0]
 
 
 def test_greedy_rows_are_edited_too():
     logits = random_logits(1)
-    best = logits[0].sort(descending=True).indices.tolist()
+    best = logits[0].argsort()[::-1].tolist()
     for options in ({"temperature": 0.0}, {"temperature": 2.0, "top_k": 1}):
         assert sampled(logits, options).token_ids.tolist() == best[:1]
         banned = options | {"bad_words": ((best[0],), (best[1],))}
@@ -28,13 +35,15 @@ def test_greedy_rows_are_edited_too():
 def test_drawn_tokens_obey_masks():
     allowed = (3, 8, 20)
     rows = [{"allowed_token_ids": allowed, "temperature": 2.0, "top_p": 0.99, "top_k": 30, "seed": 9}] * 16
-    tokens = sampled(torch.zeros(16, VOCABULARY), *[row | {"seed": seed} for seed, row in enumerate(rows)]).token_ids
+    tokens = sampled(
+        np.zeros((16, VOCABULARY), np.float32), *[row | {"seed": seed} for seed, row in enumerate(rows)]
+    ).token_ids
     assert set(tokens.tolist()) == set(allowed)
 
 
 def test_masks_that_leave_nothing_fail_their_row_alone():
     logits = random_logits(4)
-    logits[3] = torch.nan
+    logits[3] = np.nan
     nothing = {"allowed_token_ids": (4,), "bad_words": ((4,),), "logprobs": 2}
     result = sampled(logits, {}, nothing, {"logprobs": 0}, {"logit_bias": {1: 1.0}})
     assert result.errors == {1: ALL_MASKED, 3: NOT_FINITE}
@@ -44,7 +53,7 @@ def test_masks_that_leave_nothing_fail_their_row_alone():
 def test_logprobs_are_the_models_own():
     """Not those after temperature, penalties or masks."""
     logits = random_logits(3)
-    reference = torch.log_softmax(logits, -1)
+    reference = torch.log_softmax(torch.from_numpy(logits), -1)
     best = reference[0].sort(descending=True)
     options = {"logprobs": 3, "temperature": 0.5, "bad_words": ((int(best.indices[0]),),), "repetition_penalty": 3.0}
     result = sampled(logits, options | {"top_k": 1}, {}, {"logprobs": 0, "temperature": 2.0, "top_p": 0.1})
@@ -79,3 +88,23 @@ def test_a_row_does_not_depend_on_its_neighbours():
         alone = sampled(logits[row : row + 1], kind)
         assert alone.token_ids[0] == together.token_ids[row]
         assert alone.logprobs.get(0) == together.logprobs.get(row)
+
+
+def test_a_greedy_row_without_finite_scores_fails_alone():
+    sequences = Sequences()
+    seq_ids = [sequences.add([1, 2, 3], **options) for options in ({}, {}, {"temperature": 1.0, "top_k": 2})]
+    logits = random_logits(3)
+    logits[1, 7] = np.nan
+    batch = sequences.next_step()
+    slices = [SequenceSlice(seq_id=seq_id, start=2, num_tokens=1, new_block_ids=(), sample=True) for seq_id in seq_ids]
+    plan = StepPlan(step_id=4, slices=tuple(slices))
+    result, token_ids = finish_step(plan, batch, HeadOutputs(batch, logits, np.copy))
+    assert result.errors == {seq_ids[1]: NOT_FINITE}
+    assert result.token_ids == [[logits[0].argmax()], [], [token_ids[2]]]
+    assert 0 <= token_ids[1] < logits.shape[1], "a step that is planned already computes it"
+
+
+def test_sampling_needs_no_torch():
+    """Executors with kernels of their own start without it."""
+    code = "import sys, corelm_torch.outputs, corelm_torch.step; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

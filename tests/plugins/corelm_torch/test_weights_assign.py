@@ -1,36 +1,47 @@
 """Every parameter is filled exactly once, or loading fails with a reason."""
 
+import gguf
+import numpy as np
 import pytest
 import torch
-from corelm_torch.weights import Weight, assign_weights
+from corelm_torch.models import assign_weights
+from corelm_torch.weights import Encoding, Weight
 
 from corelm.api import ModelLoadError
 
-
-def weight(name: str, *shape: int, dtype: torch.dtype = torch.float32, file: str = "a.safetensors") -> Weight:
-    return Weight(name=name, tensor=torch.full(shape, 1.5, dtype=dtype), file=file)
+DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
-def assign(
-    *weights: Weight, module: torch.nn.Module | None = None, total: int | None = None
-) -> list[tuple[float, str]]:
+def weight(name: str, *shape: int, encoding: str = "F32", file: str = "a.safetensors") -> Weight:
+    values = torch.full(shape, 1.5, dtype=DTYPES[encoding])
+    data = values.view(shape[0], -1).view(torch.uint8).numpy()
+    return Weight(name=name, shape=shape, encoding=Encoding(encoding), data=data, file=file)
+
+
+def assign(*weights: Weight, module: torch.nn.Module | None = None) -> list[tuple[float, str]]:
     steps: list[tuple[float, str]] = []
     module = module or torch.nn.Linear(3, 2)
-    assign_weights(module, weights, total=total, progress=lambda fraction, text: steps.append((fraction, text)))
+    assign_weights(module, weights, progress=lambda fraction, text: steps.append((fraction, text)))
     return steps
 
 
-def test_values_are_cast_to_the_parameter_and_progress_is_told():
+@pytest.mark.parametrize("encoding", DTYPES)
+def test_values_are_cast_to_the_parameter_and_progress_is_told(encoding):
     module = torch.nn.Linear(3, 2, dtype=torch.bfloat16)
-    steps = assign(weight("weight", 2, 3), weight("bias", 2, dtype=torch.float16), module=module)
+    steps = assign(weight("weight", 2, 3, encoding=encoding), weight("bias", 2), module=module)
     assert module.weight.dtype == torch.bfloat16
     assert torch.equal(module.weight, torch.full((2, 3), 1.5, dtype=torch.bfloat16))
     assert torch.equal(module.bias, torch.full((2,), 1.5, dtype=torch.bfloat16))
     assert steps == [(0.5, "weight"), (1.0, "bias")]
 
 
-def test_progress_is_out_of_the_given_total():
-    assert assign(weight("weight", 2, 3), weight("bias", 2), total=4) == [(0.25, "weight"), (0.5, "bias")]
+def test_quantised_weights_are_assigned_by_value():
+    module = torch.nn.Linear(32, 2, bias=False)
+    values = np.linspace(-1, 1, 64, dtype=np.float32).reshape(2, 32)
+    blocks = gguf.quantize(values, gguf.GGMLQuantizationType.Q8_0)
+    assign(Weight(name="weight", shape=(2, 32), encoding=Encoding.Q8_0, data=blocks, file="a.gguf"), module=module)
+    expected = gguf.dequantize(blocks, gguf.GGMLQuantizationType.Q8_0)
+    np.testing.assert_array_equal(module.weight.detach().numpy(), expected)
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkpoints import CONFIGS, save, state, tiny_model
+from checkpoints import CONFIGS, read, read_weights, save, state, tiny_model
 from corelm_torch.config import load_config
+from corelm_torch.models import assign_weights
+from corelm_torch.parts import load_parts
 from corelm_torch.weights import iter_weights
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from corelm.api import ModelLoadError, ResolvedModel
-
-
-def read(model: ResolvedModel) -> dict[str, torch.Tensor]:
-    weights = list(iter_weights(model, load_config(model)))
-    assert len({weight.name for weight in weights}) == len(weights)
-    assert all(Path(weight.file).parent == model.path for weight in weights)
-    return {weight.name: weight.tensor for weight in weights}
 
 
 def error(model: ResolvedModel) -> str:
@@ -60,9 +55,17 @@ def test_shards(sharded):
     assert_same(read(sharded), state(tiny_model()))
 
 
-def test_checkpoint_keeps_its_dtype(tmp_path):
-    theirs = tiny_model().to(torch.bfloat16)
-    assert_same(read(save(theirs, tmp_path)), state(theirs))
+@pytest.mark.parametrize(
+    ("encoding", "dtype"), [("F64", torch.float64), ("F16", torch.float16), ("BF16", torch.bfloat16)]
+)
+def test_other_encodings(tmp_path, encoding, dtype):
+    theirs = tiny_model().to(dtype)
+    model = save(theirs, tmp_path)
+    weights = read_weights(model)
+    assert {(weight.encoding, Path(weight.file)) for weight in weights.values()} == {
+        (encoding, tmp_path / "model.safetensors")
+    }
+    assert_same(read(model), {name: tensor.float() for name, tensor in state(theirs).items()})
 
 
 def test_tied_lm_head_and_old_buffers_are_left_out(tmp_path):
@@ -143,6 +146,10 @@ def _negative(header):
     header[NORM]["data_offsets"] = [-256, 0]
 
 
+def _empty(header):
+    header[NORM]["shape"] = [0, 10**30]
+
+
 def _shape_of_text(header):
     header[NORM]["shape"] = ["64"]
 
@@ -160,6 +167,7 @@ def _dtype(header):
         (_beyond, "declares a file of 10000000000"),
         (_negative, "not valid"),
         (_shape_of_text, "not valid"),
+        (_empty, "not valid"),
         (_dtype, "dtype F8_E4M3"),
     ],
 )
@@ -216,6 +224,24 @@ def test_damaged_headers_never_crash(untouched, edits):
     (untouched.path / "model.safetensors").write_bytes(content)
     with contextlib.suppress(ModelLoadError):
         assert len(read(untouched)) == 21
+
+
+@pytest.mark.parametrize("spaces", [1, 2, 4])
+def test_tensors_may_lie_at_any_byte(llama, spaces):
+    file = llama.path / "model.safetensors"
+    (length,) = struct.unpack("<Q", file.read_bytes()[:8])
+    file.write_bytes(
+        struct.pack("<Q", length + spaces)
+        + file.read_bytes()[8 : 8 + length]
+        + b" " * spaces
+        + file.read_bytes()[8 + length :]
+    )
+    assert_same(read(llama), state(tiny_model()))
+    parts = load_parts(llama)
+    model = parts.build(torch.float32)
+    model.materialise(max_model_len=4, device=torch.device("cpu"))
+    assign_weights(model, parts.weights(), progress=lambda fraction, text: None)
+    assert_same(state(model), state(tiny_model()))
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include <stddef.h>
 
-#include "attention/layout.h"
+#include "attention/chunk.h"
 
 namespace {
 
@@ -28,21 +28,21 @@ struct AmxSession {
     ~AmxSession() { _tile_release(); }
 };
 
-// Products of 16 queries [16][d] with all keys of blocks `first` to `last` - 1, into `scores` [16][stride].
-inline void amx_scores(const Shape& shape, const Tile& tile, int first, int last, const uint16_t* queries,
-                       float* scores, size_t stride) {
-    const int d = shape.head_dim, per_block = shape.block_size / TILE, units = (last - first) * per_block;
-    const size_t key_bytes = size_t(shape.block_size) * 4, query_bytes = size_t(d) * 2;
+// Products of 16 queries [16][d] with all keys of a chunk, into `scores` [16][stride].
+inline void amx_scores(const Shape& shape, const Tile& tile, const Chunk& chunk, const uint16_t* queries, float* scores,
+                       size_t stride) {
+    const int d = shape.head_dim, per_block = shape.block_size / TILE, units = (chunk.last - chunk.first) * per_block;
+    const size_t key_bytes = size_t(shape.block_size) * WORD, query_bytes = size_t(d) * 2;
     const auto keys = [&](int unit) {
-        return tile.region + tile.table[first + unit / per_block] * shape.block() + unit % per_block * 2 * TILE;
+        return tile.block(chunk.first + unit / per_block) + unit % per_block * WORD * TILE;
     };
     for (int unit = 0; unit < units; unit += 2) {
         const int other = unit + 1 < units ? unit + 1 : unit;  // the last one may be done twice
-        const uint16_t *k0 = keys(unit), *k1 = keys(other);
+        const uint8_t *k0 = keys(unit), *k1 = keys(other);
         _tile_zero(0);
         _tile_zero(1);
         for (int i = 0; i < d; i += 32) {
-            const size_t offset = size_t(i) * shape.block_size;
+            const size_t offset = size_t(2) * i * shape.block_size;
             _tile_loadd(2, queries + i, query_bytes);
             _tile_loadd(3, k0 + offset, key_bytes);
             _tile_dpbf16ps(0, 2, 3);
@@ -55,19 +55,19 @@ inline void amx_scores(const Shape& shape, const Tile& tile, int first, int last
 }
 
 // Add the values of blocks `first` to `last` - 1, all of them written, weighted, to `acc` [16][acc_stride].
-inline void amx_weigh(const Shape& shape, const Tile& tile, int first, int last, const uint16_t* weights, size_t stride,
+inline void amx_weigh(const Shape& shape, const Tile& tile, int first, int last, const uint8_t* weights, size_t stride,
                       float* acc, size_t acc_stride) {
-    const size_t value_bytes = size_t(shape.head_dim) * 4;
+    const size_t value_bytes = size_t(shape.head_dim) * WORD;
     for (int d = 0; d < shape.head_dim; d += 2 * TILE) {
         _tile_loadd(0, acc + d, acc_stride * sizeof(float));
         _tile_loadd(1, acc + d + TILE, acc_stride * sizeof(float));
         for (int b = first; b < last; b++) {
-            const uint16_t* values = tile.region + tile.table[b] * shape.block() + shape.values() + 2 * d;
-            for (int j = 0; j < shape.block_size; j += TILE, values += TILE * shape.head_dim) {
-                _tile_loadd(5, weights + size_t(b - first) * shape.block_size + j, stride * sizeof(uint16_t));
+            const uint8_t* values = tile.block(b) + shape.values() + WORD * d;
+            for (int j = 0; j < shape.block_size; j += TILE, values += TILE / 2 * value_bytes) {
+                _tile_loadd(5, weights + 2 * (size_t(b - first) * shape.block_size + j), stride);
                 _tile_loadd(6, values, value_bytes);
                 _tile_dpbf16ps(0, 5, 6);
-                _tile_loadd(7, values + 2 * TILE, value_bytes);
+                _tile_loadd(7, values + WORD * TILE, value_bytes);
                 _tile_dpbf16ps(1, 5, 7);
             }
         }

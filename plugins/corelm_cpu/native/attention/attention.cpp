@@ -5,7 +5,7 @@
 #include <algorithm>
 
 struct Attention::Step {
-    const uint16_t* cache;
+    const uint8_t* cache;
     const Batch& batch;
     int64_t window;
     const uint16_t* queries;
@@ -16,6 +16,11 @@ struct Attention::Step {
 namespace {
 
 size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
+
+// Of a chunk's keys and values in bfloat16, for one KV head.
+size_t expanded_bytes(const Shape& shape) {
+    return size_t(std::max(CHUNK_TOKENS, shape.slots())) * shape.head_dim * 2 * sizeof(uint16_t) + PADDING;
+}
 
 }  // namespace
 
@@ -32,9 +37,15 @@ Attention::Attention(const AttentionKernels& kernels, const Shape& shape, Thread
       tails_(threads.count()) {
     for (Buffers& buffers : buffers_) {
         buffers.scores.resize(rows_ * scores_stride_);
-        buffers.weights.resize(rows_ * scores_stride_);
+        buffers.weights.resize(2 * rows_ * scores_stride_);
         buffers.acc.resize(PLACES * rows_ * acc_stride_);
         buffers.sums.resize(PLACES * 2 * rows_);
+        if (!shape.coded()) continue;
+        buffers.value_scales.resize(scores_stride_);
+        buffers.queries.resize(rows_ * acc_stride_);
+        buffers.query_scales.resize(rows_);
+        buffers.query_sums.resize(rows_);
+        buffers.expanded.resize(expanded_bytes(shape));
     }
 }
 
@@ -43,7 +54,8 @@ State Attention::state(int thread, Place place) {
     return {buffers_[thread].acc.data() + place * rows_ * acc_stride_, sums, sums + rows_};
 }
 
-void Attention::write(uint16_t* cache, int64_t tokens, const int64_t* slots, const uint16_t* k, const uint16_t* v) {
+void Attention::write(void* cache, int64_t tokens, const int64_t* slots, const uint16_t* k, const uint16_t* v) {
+    uint8_t* blocks = static_cast<uint8_t*>(cache);
     // Neighbours that share a pair of slots are written by one thread.
     const auto boundary = [&](int part) {
         int64_t i = tokens * part / threads_.count();
@@ -56,13 +68,13 @@ void Attention::write(uint16_t* cache, int64_t tokens, const int64_t* slots, con
     threads_.each(threads_.count(), [&](int thread) {
         const int64_t from = boundary(thread), to = boundary(thread + 1);
         const size_t offset = size_t(from) * shape_.kv_heads * shape_.head_dim;
-        if (from < to) kernels_.write(shape_, cache, to - from, slots + from, k + offset, v + offset);
+        if (from < to) kernels_.write(shape_, blocks, to - from, slots + from, k + offset, v + offset);
     });
 }
 
-void Attention::attend(const uint16_t* cache, const Batch& batch, int64_t window, const uint16_t* queries,
+void Attention::attend(const void* cache, const Batch& batch, int64_t window, const uint16_t* queries,
                        uint16_t* output) {
-    Step step{cache, batch, window, queries, output, 0};
+    Step step{static_cast<const uint8_t*>(cache), batch, window, queries, output, 0};
     each_tile(step, [&](const Tile&, int64_t cost) { step.cost += cost; });
     threads_.each(threads_.count(), [&](int thread) { compute_share(step, thread); });
     join_parts();
@@ -82,11 +94,11 @@ void Attention::each_tile(const Step& step, Visit visit) const {
             const int last = int((position + count - 1) / block_size + 1);
             for (int head = 0; head < shape_.kv_heads; head++) {
                 const size_t offset = (size_t(row + i) * shape_.heads + size_t(head) * group) * d;
-                const uint16_t* region = step.cache + head * shape_.region();
+                const uint8_t* region = step.cache + head * shape_.region();
                 const int64_t* table = step.batch.tables + s * step.batch.width;
-                visit(Tile{region, table, step.queries + offset, step.output + offset, position, step.window, count,
-                           first, last},
-                      int64_t(last - first) * count * group);
+                const Tile tile{region,   shape_.block(), table, step.queries + offset, step.output + offset,
+                                position, step.window,    count, first,                 last};
+                visit(tile, int64_t(last - first) * count * group);
             }
         }
         row += length;
@@ -98,7 +110,9 @@ void Attention::compute_share(const Step& step, int thread) {
     const int64_t from = step.cost * thread / threads_.count(), to = step.cost * (thread + 1) / threads_.count();
     const float scale = 1.44269504f / sqrtf(float(shape_.head_dim));  // weights are powers of two
     Buffers& buffers = buffers_[thread];
-    const Scratch scratch{buffers.scores.data(), buffers.weights.data(), scores_stride_, acc_stride_};
+    const Scratch scratch{buffers.scores.data(),     buffers.weights.data(),      buffers.value_scales.data(),
+                          buffers.queries.data(),    buffers.query_scales.data(), buffers.query_sums.data(),
+                          buffers.expanded.data(),   scores_stride_,              acc_stride_};
     heads_[thread].used = tails_[thread].used = false;
     int64_t done = 0;
     each_tile(step, [&](Tile tile, int64_t cost) {

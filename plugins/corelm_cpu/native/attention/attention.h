@@ -10,16 +10,19 @@ class Attention {
     Attention(const AttentionKernels& kernels, const Shape& shape, Threads& threads);
 
     // Store keys and values [tokens][kv_heads][d] at `slots`, block * block_size + offset; a sequence's in their order.
-    void write(uint16_t* cache, int64_t tokens, const int64_t* slots, const uint16_t* k, const uint16_t* v);
+    void write(void* cache, int64_t tokens, const int64_t* slots, const uint16_t* k, const uint16_t* v);
 
     // Attend with `queries` [M][heads][d]; `output` has the same shape. A query sees `window` tokens, itself included.
-    void attend(const uint16_t* cache, const Batch& batch, int64_t window, const uint16_t* queries, uint16_t* output);
+    void attend(const void* cache, const Batch& batch, int64_t window, const uint16_t* queries, uint16_t* output);
 
    private:
     struct Step;
     struct Buffers {
         std::vector<float> scores, acc, sums;
-        std::vector<uint16_t> weights;
+        std::vector<uint8_t> weights, expanded;
+        std::vector<int8_t> queries;
+        std::vector<float> value_scales, query_scales;
+        std::vector<int> query_sums;
     };
     // What a thread computed of a tile that is not its alone.
     struct Part {

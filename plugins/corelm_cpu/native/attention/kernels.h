@@ -8,15 +8,25 @@ constexpr int MAX_LANES = 16;
 
 // Scratch of one thread, sized by `Attention`.
 struct Scratch {
-    float* scores;      // [rows][scores_stride]
-    uint16_t* weights;  // [rows][scores_stride]
+    float* scores;         // [rows][scores_stride]
+    uint8_t* weights;      // [rows]: [scores_stride] bfloat16s or, of a coded cache, two times so many bytes
+    float* value_scales;   // [scores_stride], only for a coded cache, as what follows
+    int8_t* queries;       // [rows][acc_stride]: their codes
+    float* query_scales;   // [rows]: what a code stands for
+    int* query_sums;       // [rows]: of the codes
+    uint8_t* expanded;     // a chunk of one KV head of a coded cache, in bfloat16
     size_t scores_stride;
     size_t acc_stride;  // of every State
+
+    float* row_scores(int row) const { return scores + row * scores_stride; }
+    size_t weights_stride() const { return 2 * scores_stride; }  // bytes
+    int8_t* row_query(int row) const { return queries + row * acc_stride; }
+    uint8_t* row_weights(int row) const { return weights + row * weights_stride(); }
 };
 
 struct AttentionKernels {
     // Store keys and values [tokens][kv_heads][d] of tokens at `slots`, block * block_size + offset.
-    void (*write)(const Shape&, uint16_t* cache, int64_t tokens, const int64_t* slots, const uint16_t* k,
+    void (*write)(const Shape&, uint8_t* cache, int64_t tokens, const int64_t* slots, const uint16_t* k,
                   const uint16_t* v);
     // Attend over the tile's blocks, from nothing.
     void (*attend)(const Shape&, const Tile&, float scale, const Scratch&, const State&);

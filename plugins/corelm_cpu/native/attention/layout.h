@@ -1,29 +1,40 @@
 // How keys and values lie in the cache, and what one attention call is given.
 //
-// A layer's cache is an array of blocks, a block one region per KV head, a region first keys, then values. Elements are
-// bfloat16. With T slots a block (block_size rounded up to even) and d = head_dim:
+// A layer's cache is an array of blocks, a block one region per KV head, a region first keys, then values. With T slots
+// a block and d = head_dim:
 //
-//   keys    [d/2][T][2]   dimensions 2i and 2i+1 of each token side by side, tokens in lanes: scores of consecutive
-//                         tokens are a vector, without horizontal sums
-//   values  [T/2][d][2]   tokens 2j and 2j+1 side by side, dimensions in lanes: so is the weighted sum
+//   BF16   bfloat16; T is block_size rounded up to even
+//     keys    [d/2][T][2]   dimensions 2i and 2i+1 of each token side by side, tokens in lanes: scores of consecutive
+//                           tokens are a vector, without horizontal sums
+//     values  [T/2][d][2]   tokens 2j and 2j+1 side by side, dimensions in lanes: so is the weighted sum
 //
-// Vectors may read past the end of a row or region, and drop such lanes. So PADDING bytes follow the cache.
+//   INT8   codes of -127 to 127 and what one stands for, by token; T is block_size rounded up to a multiple of 4
+//     keys    [d/4][T][4]   bytes, code + 128: products are of unsigned by signed bytes; scales [T] floats follow
+//     values  [T/4][d][4]   bytes, signed: here the weights are unsigned; scales [T] floats follow
+//
+// Vectors may read past the end of a row or region, and drop such lanes: PADDING bytes follow the cache, which begins at
+// a multiple of 4 bytes, better 64.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
 constexpr int PADDING = 64;
-constexpr int AHEAD = 3;  // blocks fetched ahead: they lie scattered, which the processor cannot foresee
+constexpr int WORD = 4;  // bytes of a lane: 2 elements of BF16 or 4 of INT8
+
+enum class CacheKind : int { BF16, INT8 };
 
 struct Shape {
     int heads;
     int kv_heads;
     int head_dim;  // a multiple of 8
     int block_size;
+    CacheKind kind;
 
+    bool coded() const { return kind == CacheKind::INT8; }
     int group() const { return heads / kv_heads; }
-    int slots() const { return block_size + block_size % 2; }
-    size_t values() const { return size_t(head_dim) * slots(); }  // offset of the values in a region
+    int slots() const { return coded() ? (block_size + 3) / 4 * 4 : (block_size + 1) / 2 * 2; }
+    size_t scales() const { return size_t(slots()) * head_dim; }  // offset behind the codes of keys or values
+    size_t values() const { return coded() ? scales() + slots() * sizeof(float) : 2 * scales(); }  // offset in a region
     size_t region() const { return 2 * values(); }
     size_t block() const { return kv_heads * region(); }
 };
@@ -39,7 +50,8 @@ struct Batch {
 
 // Some queries of one slice and one KV head, over some blocks of their context.
 struct Tile {
-    const uint16_t* region;  // the KV head's region in block 0
+    const uint8_t* region;  // the KV head's region in block 0
+    size_t block_bytes;
     const int64_t* table;
     const uint16_t* queries;  // the first query's first head of the group
     uint16_t* output;         // the same place in the output
@@ -47,6 +59,8 @@ struct Tile {
     int64_t window;           // tokens that a query sees, itself included
     int count;                // queries
     int first, last;          // blocks
+
+    const uint8_t* block(int b) const { return region + table[b] * block_bytes; }
 };
 
 // What a tile's rows (queries x heads of the group) have gathered so far: sum(exp2(score - max) * value).

@@ -1,13 +1,15 @@
 // Scores of a tile's rows against a chunk of blocks: q . k * scale, -infinity where a row does not see a token.
 #pragma once
-#include "attention/layout.h"
+#include "attention/chunk.h"
 
 namespace {
 
 struct Row {
-    const uint16_t* query;
-    int64_t from, to;  // positions that it sees
-    float* scores;     // of the chunk, `slots` a block
+    const uint8_t* query;  // words
+    float scale;           // of the sums of products
+    int start;             // of these sums, if they are of codes
+    int64_t from, to;      // positions that it sees
+    float* scores;         // of the chunk, `slots` a block
 };
 
 // The scores of LANES tokens from `position` on, of which `valid` are tokens at all, as far as the row sees them.
@@ -17,41 +19,39 @@ inline Floats mask(Floats scores, const Row& row, int64_t position, int valid) {
     return all ? scores : only_lanes(scores, from, to < valid ? to : valid);
 }
 
-// `R` rows against LANES tokens from `position` on, whose keys begin at `keys`; `valid` of them are in the block.
-template <int R>
-inline void score_lanes(const Shape& shape, const uint16_t* keys, int64_t position, int valid, float scale, Row* rows,
+// `R` rows against the LANES tokens from `offset` in a block with these keys on; there the positions begin.
+template <class Elements, int R>
+inline void score_lanes(const Shape& shape, const uint8_t* keys, int offset, int64_t position, const Row* rows,
                         size_t index) {
-    const size_t step = 2 * size_t(shape.slots());
-    Floats even[R], odd[R];  // two chains of additions, to hide their latency
-    for (int r = 0; r < R; r++) even[r] = odd[r] = splat(0);
-    for (int i = 0; i < shape.head_dim; i += 4, keys += 2 * step) {
-        const Pairs k0 = load_pairs(keys), k1 = load_pairs(keys + step);
+    const size_t step = size_t(WORD) * shape.slots();
+    const uint8_t* words = keys + WORD * offset;
+    typename Elements::Score even[R], odd[R];  // two chains of additions, to hide their latency
+    for (int r = 0; r < R; r++) {
+        even[r] = Elements::start(rows[r].start);
+        odd[r] = Elements::start(0);
+    }
+    for (int i = 0; i < shape.head_dim * Elements::BYTES; i += 2 * WORD, words += 2 * step) {
+        const auto k0 = Elements::load_keys(words), k1 = Elements::load_keys(words + step);
         for (int r = 0; r < R; r++) {
-            even[r] = dot(even[r], k0, splat_pair(rows[r].query + i));
-            odd[r] = dot(odd[r], k1, splat_pair(rows[r].query + i + 2));
+            even[r] = Elements::score(even[r], k0, rows[r].query + i);
+            odd[r] = Elements::score(odd[r], k1, rows[r].query + i + WORD);
         }
     }
     for (int r = 0; r < R; r++) {
-        const Floats score = mask(mul(add(even[r], odd[r]), splat(scale)), rows[r], position, valid);
-        store(rows[r].scores + index, score);
+        const Floats products = Elements::scaled(shape, keys, offset, add(even[r], odd[r]));
+        const Floats score = mul(products, splat(rows[r].scale));
+        store(rows[r].scores + index, mask(score, rows[r], position + offset, shape.block_size - offset));
         store(rows[r].scores + index + LANES, splat(-INFINITY));  // the softmax reads whole vectors
     }
 }
 
-inline void prefetch(const uint16_t* from, size_t elements) {
-    for (size_t i = 0; i < elements; i += 32) __builtin_prefetch(from + i);
-}
-
-// `R` rows against tokens of blocks `first` to `last` - 1, none at or beyond position `end`.
-template <int R>
-void score_blocks(const Shape& shape, const Tile& tile, int first, int last, int64_t end, float scale, Row* rows) {
-    for (int b = first; b < last; b++) {
-        const uint16_t* keys = tile.region + tile.table[b] * shape.block();
-        if (b + AHEAD < last) prefetch(tile.region + tile.table[b + AHEAD] * shape.block(), shape.values());
+template <class Elements, int R>
+void score_chunk(const Shape& shape, const Tile& tile, const Chunk& chunk, const Row* rows) {
+    for (int b = chunk.first; b < chunk.last; b++) {
+        fetch_ahead(shape, tile, chunk, b - chunk.first);
         const int64_t begin = int64_t(b) * shape.block_size;
-        for (int offset = 0; offset < shape.block_size && begin + offset < end; offset += LANES)
-            score_lanes<R>(shape, keys + 2 * offset, begin + offset, shape.block_size - offset, scale, rows,
-                           size_t(b - first) * shape.slots() + offset);
+        for (int offset = 0; offset < chunk.tokens(shape, b); offset += LANES)
+            score_lanes<Elements, R>(shape, tile.block(b), offset, begin, rows, chunk.index(shape, b) + offset);
     }
 }
 

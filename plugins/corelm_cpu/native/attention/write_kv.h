@@ -1,33 +1,50 @@
 // Storing keys and values in the cache's layout (see layout.h).
 #pragma once
 #include "attention/layout.h"
+#include "attention/quantise.h"
 
 namespace {
 
 // A token at an even slot clears the odd one after it: what an earlier owner left there, perhaps NaNs, would reach the
 // sum although it has weight 0.
-inline void write_token(const Shape& shape, uint16_t* region, int slot, const uint16_t* k, const uint16_t* v) {
+inline void write_bf16(const Shape& shape, uint8_t* region, int slot, const uint16_t* k, const uint16_t* v) {
     const int d = shape.head_dim;
-    uint16_t* keys = region + 2 * slot;
-    for (int i = 0; i < d; i += 2) __builtin_memcpy(keys + size_t(i) * shape.slots(), k + i, 4);
-    uint16_t* values = region + shape.values() + size_t(slot / 2) * 2 * d;
+    uint8_t* keys = region + WORD * slot;
+    for (int i = 0; i < d; i += 2) __builtin_memcpy(keys + size_t(2) * i * shape.slots(), k + i, WORD);
+    uint16_t* values = reinterpret_cast<uint16_t*>(region + shape.values()) + size_t(slot / 2) * 2 * d;
     if (slot % 2)
         for (int i = 0; i < d; i++) values[2 * i + 1] = v[i];
     else
         for (int i = 0; i < d; i++) {
             const uint16_t pair[2] = {v[i], 0};
-            __builtin_memcpy(values + 2 * i, pair, 4);
+            __builtin_memcpy(values + 2 * i, pair, WORD);
         }
 }
 
-void write_kv(const Shape& shape, uint16_t* cache, int64_t tokens, const int64_t* slots, const uint16_t* k,
+inline void write_int8(const Shape& shape, uint8_t* region, int slot, const uint16_t* k, const uint16_t* v) {
+    const int d = shape.head_dim;
+    const Coding of_keys(k, d), of_values(v, d);
+    uint8_t* keys = region + WORD * slot;
+    for (int i = 0; i < d; i += WORD) {
+        uint8_t word[WORD];
+        for (int j = 0; j < WORD; j++) word[j] = uint8_t(of_keys.code(k[i + j]) + 128);
+        __builtin_memcpy(keys + size_t(i) * shape.slots(), word, WORD);
+    }
+    uint8_t* values = region + shape.values() + size_t(slot / WORD) * WORD * d + slot % WORD;
+    for (int i = 0; i < d; i++) values[WORD * i] = uint8_t(of_values.code(v[i]));
+    reinterpret_cast<float*>(region + shape.scales())[slot] = of_keys.scale;
+    reinterpret_cast<float*>(region + shape.values() + shape.scales())[slot] = of_values.scale;
+}
+
+void write_kv(const Shape& shape, uint8_t* cache, int64_t tokens, const int64_t* slots, const uint16_t* k,
               const uint16_t* v) {
     const int d = shape.head_dim;
+    const auto write = shape.coded() ? write_int8 : write_bf16;
     for (int64_t i = 0; i < tokens; i++) {
-        uint16_t* block = cache + slots[i] / shape.block_size * shape.block();
+        uint8_t* block = cache + slots[i] / shape.block_size * shape.block();
         for (int head = 0; head < shape.kv_heads; head++) {
             const size_t row = (i * shape.kv_heads + head) * d;
-            write_token(shape, block + head * shape.region(), int(slots[i] % shape.block_size), k + row, v + row);
+            write(shape, block + head * shape.region(), int(slots[i] % shape.block_size), k + row, v + row);
         }
     }
 }

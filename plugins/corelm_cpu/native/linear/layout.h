@@ -20,12 +20,31 @@ constexpr int INPUTS = 32;   // of a group
 
 enum Kind : int { Q8_0, Q4_0, Q4_1, KINDS };
 
-inline int groups_of(int inputs) { return (inputs + INPUTS - 1) / INPUTS; }
-inline int tiles_of(int outputs) { return (outputs + OUTPUTS - 1) / OUTPUTS; }
+static inline int groups_of(int inputs) { return (inputs + INPUTS - 1) / INPUTS; }
+static inline int tiles_of(int outputs) { return (outputs + OUTPUTS - 1) / OUTPUTS; }
 
 // Bytes of a group's scales and offsets, which its codes follow.
 constexpr size_t SCALE_BYTES[KINDS] = {2 * OUTPUTS, 2 * OUTPUTS, 4 * OUTPUTS};
 constexpr size_t CODE_BYTES[KINDS] = {OUTPUTS * INPUTS, OUTPUTS * INPUTS / 2, OUTPUTS * INPUTS / 2};
 
-inline size_t group_bytes(Kind kind) { return SCALE_BYTES[kind] + CODE_BYTES[kind]; }
-inline size_t tile_bytes(Kind kind, int inputs) { return group_bytes(kind) * groups_of(inputs); }
+static inline size_t group_bytes(Kind kind) { return SCALE_BYTES[kind] + CODE_BYTES[kind]; }
+static inline size_t tile_bytes(Kind kind, int inputs) { return group_bytes(kind) * groups_of(inputs); }
+
+constexpr int PANEL = 16;  // rows whose activations lie together, the rows of a tile of AMX
+
+// Rows of activations in panels, and groups of inputs:
+//
+//   codes         [panels][groups][16][32] bytes, x = scale * code; or bfloat16 numbers
+//   scales, sums  [panels][groups][16], with bytes; a sum is that of a group's codes
+struct Activations {
+    int groups;
+    bool bfloat16;
+    void* codes;
+    float* scales;
+    int32_t* sums;
+};
+
+// Where a row's first group is in `scales` and `sums`; times INPUTS in `codes`. The next group is PANEL further.
+static inline size_t place_of(const Activations& x, int row) {
+    return size_t(row / PANEL) * x.groups * PANEL + row % PANEL;
+}

@@ -81,7 +81,15 @@ inline void store_bfloat16(uint16_t* p, Floats x) {
 
 inline void store_half(uint16_t* p, Floats x) { store_bfloat16(p, x); }
 
-// Integers of 32 bits, and dot products of four bytes a lane: unsigned ones, which differ, by signed ones of all lanes.
+inline Floats divided(Floats a, Floats b) { return _mm256_div_ps(a, b); }
+
+// Of each lane `a` where `x` is not negative, else `b`.
+inline Floats positive_or(Floats a, Floats b, Floats x) {
+    return _mm256_blendv_ps(a, b, _mm256_cmp_ps(x, splat(0), _CMP_LT_OQ));
+}
+
+// Integers of 32 bits, and dot products of four bytes a lane: unsigned ones, which differ, by signed ones of all lanes;
+// with `dot_signed`, signed ones by unsigned ones of all lanes.
 using Ints = __m256i;
 
 inline Ints splat_int(int x) { return _mm256_set1_epi32(x); }
@@ -103,6 +111,16 @@ inline void store_bytes(int8_t* p, Ints x) {
     _mm_storel_epi64((__m128i*)p, _mm_packs_epi16(words, words));
 }
 
+// The lowest bytes of `x`, and the next ones.
+inline void store_two_bytes(uint8_t* low, uint8_t* high, Ints x) {
+    const __m256i mask = _mm256_set1_epi32(255), next = _mm256_and_si256(_mm256_srli_epi32(x, 8), mask);
+    const __m256i words = _mm256_packus_epi32(_mm256_and_si256(x, mask), next);
+    const __m256i bytes = _mm256_packus_epi16(words, words);  // of four lanes each: low, high, and the same again
+    const __m256i ordered = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 0, 4, 1, 5));
+    _mm_storel_epi64((__m128i*)low, _mm256_castsi256_si128(ordered));
+    _mm_storeh_pi((__m64*)high, _mm_castsi128_ps(_mm256_castsi256_si128(ordered)));
+}
+
 inline __m256i splat_four(const void* p) {
     int four;
     __builtin_memcpy(&four, p, sizeof four);
@@ -113,8 +131,9 @@ inline __m256i splat_four(const void* p) {
 using Codes = __m256i;
 using Quad = __m256i;
 inline Codes codes_of(__m256i x) { return x; }
-inline Quad splat_quad(const int8_t* p) { return splat_four(p); }
+inline Codes signed_codes_of(__m256i x) { return x; }
 inline Ints dot(Ints acc, Codes a, Quad b) { return _mm256_dpbusd_avx_epi32(acc, a, b); }
+inline Ints dot_signed(Ints acc, Codes a, Quad b) { return _mm256_dpbusd_avx_epi32(acc, b, a); }
 #else
 // As 16-bit integers: bytes 0 and 2, and bytes 1 and 3.
 struct Codes {
@@ -122,16 +141,19 @@ struct Codes {
 };
 using Quad = Codes;
 inline Codes codes_of(__m256i x) { return {_mm256_and_si256(x, _mm256_set1_epi16(255)), _mm256_srli_epi16(x, 8)}; }
-inline Quad splat_quad(const int8_t* p) {
-    const __m256i x = splat_four(p);
+inline Codes signed_codes_of(__m256i x) {
     return {_mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), _mm256_srai_epi16(x, 8)};
 }
 inline Ints dot(Ints acc, Codes a, Quad b) {
     return add(acc, add(_mm256_madd_epi16(a.even, b.even), _mm256_madd_epi16(a.odd, b.odd)));
 }
+inline Ints dot_signed(Ints acc, Codes a, Quad b) { return dot(acc, a, b); }
 #endif
 
 inline Codes load_codes(const uint8_t* p) { return codes_of(_mm256_loadu_si256((const __m256i*)p)); }
+inline Codes load_signed_codes(const int8_t* p) { return signed_codes_of(_mm256_loadu_si256((const __m256i*)p)); }
+inline Quad splat_quad(const int8_t* p) { return signed_codes_of(splat_four(p)); }
+inline Quad splat_unsigned_quad(const uint8_t* p) { return codes_of(splat_four(p)); }
 
 // The low and the high halves of bytes.
 inline void load_halves(const uint8_t* p, Codes& low, Codes& high) {

@@ -75,7 +75,15 @@ inline void store_bfloat16(uint16_t* p, Floats x) { _mm256_storeu_si256((__m256i
 // Only the first eight lanes.
 inline void store_half(uint16_t* p, Floats x) { _mm_storeu_si128((__m128i*)p, _mm256_castsi256_si128(to_bfloat16(x))); }
 
-// Integers of 32 bits, and dot products of four bytes a lane: unsigned ones, which differ, by signed ones of all lanes.
+inline Floats divided(Floats a, Floats b) { return _mm512_div_ps(a, b); }
+
+// Of each lane `a` where `x` is not negative, else `b`.
+inline Floats positive_or(Floats a, Floats b, Floats x) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, splat(0), _CMP_LT_OQ), a, b);
+}
+
+// Integers of 32 bits, and dot products of four bytes a lane: unsigned ones, which differ, by signed ones of all lanes;
+// with `dot_signed`, signed ones by unsigned ones of all lanes.
 using Ints = __m512i;
 
 inline Ints splat_int(int x) { return _mm512_set1_epi32(x); }
@@ -86,6 +94,11 @@ inline Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c
 inline int total(Ints x) { return _mm512_reduce_add_epi32(x); }
 inline Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
 inline void store_bytes(int8_t* p, Ints x) { _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(x)); }
+// The lowest bytes of `x`, and the next ones.
+inline void store_two_bytes(uint8_t* low, uint8_t* high, Ints x) {
+    _mm_storeu_si128((__m128i*)low, _mm512_cvtepi32_epi8(x));
+    _mm_storeu_si128((__m128i*)high, _mm512_cvtepi32_epi8(_mm512_srli_epi32(x, 8)));
+}
 inline Floats load_half_floats(const uint16_t* p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p)); }
 
 inline __m512i splat_four(const void* p) {
@@ -98,8 +111,9 @@ inline __m512i splat_four(const void* p) {
 using Codes = __m512i;
 using Quad = __m512i;
 inline Codes codes_of(__m512i x) { return x; }
-inline Quad splat_quad(const int8_t* p) { return splat_four(p); }
+inline Codes signed_codes_of(__m512i x) { return x; }
 inline Ints dot(Ints acc, Codes a, Quad b) { return _mm512_dpbusd_epi32(acc, a, b); }
+inline Ints dot_signed(Ints acc, Codes a, Quad b) { return _mm512_dpbusd_epi32(acc, b, a); }
 #else
 // As 16-bit integers: bytes 0 and 2, and bytes 1 and 3.
 struct Codes {
@@ -107,16 +121,19 @@ struct Codes {
 };
 using Quad = Codes;
 inline Codes codes_of(__m512i x) { return {_mm512_and_si512(x, _mm512_set1_epi16(255)), _mm512_srli_epi16(x, 8)}; }
-inline Quad splat_quad(const int8_t* p) {
-    const __m512i x = splat_four(p);
+inline Codes signed_codes_of(__m512i x) {
     return {_mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8), _mm512_srai_epi16(x, 8)};
 }
 inline Ints dot(Ints acc, Codes a, Quad b) {
     return add(acc, add(_mm512_madd_epi16(a.even, b.even), _mm512_madd_epi16(a.odd, b.odd)));
 }
+inline Ints dot_signed(Ints acc, Codes a, Quad b) { return dot(acc, a, b); }
 #endif
 
 inline Codes load_codes(const uint8_t* p) { return codes_of(_mm512_loadu_si512(p)); }
+inline Codes load_signed_codes(const int8_t* p) { return signed_codes_of(_mm512_loadu_si512(p)); }
+inline Quad splat_quad(const int8_t* p) { return signed_codes_of(splat_four(p)); }
+inline Quad splat_unsigned_quad(const uint8_t* p) { return codes_of(splat_four(p)); }
 
 // The low and the high halves of bytes.
 inline void load_halves(const uint8_t* p, Codes& low, Codes& high) {

@@ -109,7 +109,17 @@ inline void store_bfloat16(uint16_t* p, Floats x) {
 
 inline void store_half(uint16_t* p, Floats x) { store_bfloat16(p, x); }
 
-// Integers of 32 bits, and dot products of four bytes a lane: unsigned ones, which differ, by signed ones of all lanes.
+inline Floats divided(Floats a, Floats b) {
+    return each_lane([&](int i) { return a.lane[i] / b.lane[i]; });
+}
+
+// Of each lane `a` where `x` is not negative, else `b`.
+inline Floats positive_or(Floats a, Floats b, Floats x) {
+    return each_lane([&](int i) { return x.lane[i] < 0 ? b.lane[i] : a.lane[i]; });
+}
+
+// Integers of 32 bits, and dot products of four bytes a lane: unsigned ones, which differ, by signed ones of all lanes;
+// with `dot_signed`, signed ones by unsigned ones of all lanes.
 struct Ints {
     int32_t lane[LANES];
 };
@@ -147,6 +157,14 @@ inline void store_bytes(int8_t* p, Ints x) {
     for (int i = 0; i < LANES; i++) p[i] = int8_t(x.lane[i] < -128 ? -128 : x.lane[i] > 127 ? 127 : x.lane[i]);
 }
 
+// The lowest bytes of `x`, and the next ones.
+inline void store_two_bytes(uint8_t* low, uint8_t* high, Ints x) {
+    for (int i = 0; i < LANES; i++) {
+        low[i] = uint8_t(x.lane[i]);
+        high[i] = uint8_t(x.lane[i] >> 8);
+    }
+}
+
 // Half precision: moving the exponent as if it were that of a float is a multiplication by 2 ** 112.
 inline Floats load_half_floats(const uint16_t* p) {
     return each_lane([&](int i) {
@@ -171,16 +189,28 @@ inline void load_halves(const uint8_t* p, Codes& low, Codes& high) {
     }
 }
 
+inline Codes load_signed_codes(const int8_t* p) { return load_codes(reinterpret_cast<const uint8_t*>(p)); }
+
 inline Quad splat_quad(const int8_t* p) {
     Quad x;
     __builtin_memcpy(x.byte, p, sizeof x);
     return x;
 }
 
+inline Quad splat_unsigned_quad(const uint8_t* p) { return splat_quad(reinterpret_cast<const int8_t*>(p)); }
+
 inline Ints dot(Ints acc, Codes a, Quad b) {
     return each_lane<Ints>([&](int i) {
         int sum = acc.lane[i];
         for (int j = 0; j < 4; j++) sum += int(a.byte[4 * i + j]) * b.byte[j];
+        return sum;
+    });
+}
+
+inline Ints dot_signed(Ints acc, Codes a, Quad b) {
+    return each_lane<Ints>([&](int i) {
+        int sum = acc.lane[i];
+        for (int j = 0; j < 4; j++) sum += int(int8_t(a.byte[4 * i + j])) * uint8_t(b.byte[j]);
         return sum;
     });
 }

@@ -1,6 +1,6 @@
-"""Model definitions over flattened batches and paged KV caches."""
+"""Model definitions in torch, over flattened batches and paged KV caches."""
 
+from corelm_torch.models.assign import assign_weights
 from corelm_torch.models.llama import LlamaModel
-from corelm_torch.models.parts import load_parts
 
-__all__ = ["LlamaModel", "load_parts"]
+__all__ = ["LlamaModel", "assign_weights"]

@@ -45,3 +45,14 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+
+def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotate the leading dimensions of `x` [M, heads, head_dim], in pairs (i, i + rope_dim / 2).
+
+    `cos` and `sin` are [M, 1, rope_dim / 2] in the dtype of `x`.
+    """
+    half = cos.shape[-1]
+    first, second = x[..., :half], x[..., half : 2 * half]
+    rotated = [first * cos - second * sin, second * cos + first * sin]
+    return torch.cat([*rotated, x[..., 2 * half :]] if 2 * half < x.shape[-1] else rotated, dim=-1)

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from corelm_torch.config import ModelConfig
-from corelm_torch.models.layers import Embedding, Linear, RMSNorm
+from corelm_torch.models.layers import Embedding, Linear, RMSNorm, rotate
 from corelm_torch.ops import Ops
-from corelm_torch.rope import rope_table, rotate
+from corelm_torch.rope import rope_table
 
 
 class Attention(nn.Module):
@@ -109,8 +109,9 @@ class LlamaModel(nn.Module):
     def materialise(self, *, max_model_len: int, device: torch.device) -> None:
         """Allocate the parameters, uninitialised, and the rotary tables for positions below `max_model_len`."""
         self.to_empty(device=device)
-        cos, sin = rope_table(self.config, max_model_len)
-        self.cos, self.sin = cos.unsqueeze(1).to(device), sin.unsqueeze(1).to(device)
+        self.cos, self.sin = (
+            torch.from_numpy(table).unsqueeze(1).to(device) for table in rope_table(self.config, max_model_len)
+        )
 
     def forward(self, token_ids: torch.Tensor, positions: torch.Tensor, rows: torch.Tensor, ops: Ops) -> torch.Tensor:
         """Final hidden states [len(rows), hidden_size] of `rows`, of the M tokens given by id and position."""

@@ -2,28 +2,19 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from corelm_gguf.header import GgufHeader, GgufTensorInfo
 from corelm_gguf.parts import read_gguf_parts
-from gguf.constants import GGMLQuantizationType
-from gguf.quants import dequantize
 
 from corelm.api import ModelLoadError
 from corelm_torch.config import ModelConfig
 from corelm_torch.config.gguf import ROPE_FACTORS
-from corelm_torch.weights.weight import Weight
+from corelm_torch.weights.mapping import map_file
+from corelm_torch.weights.weight import PLAIN, Encoding, Weight
 
-_QUANTISED = {GGMLQuantizationType[name] for name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")}
-_PLAIN = {
-    GGMLQuantizationType.F32: torch.float32,
-    GGMLQuantizationType.F16: torch.float16,
-    GGMLQuantizationType.BF16: torch.bfloat16,
-}
 _GLOBAL_NAMES = {
     "token_embd.weight": "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
@@ -45,29 +36,8 @@ _LAYER_NAMES = {
 _LAYER_TENSOR = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GgufTensor:
-    """One tensor as it is stored."""
-
-    name: str
-    """In Hugging Face's form."""
-    shape: tuple[int, ...]
-    type: GGMLQuantizationType
-    data: npt.NDArray[np.uint8]
-    """Shape [first dimension, bytes of each of its entries]: blocks never reach over such an entry's end."""
-    file: str
-
-
 def iter_gguf_weights(path: Path, config: ModelConfig) -> Iterator[Weight]:
-    """Yield every weight; quantised ones as float32, others as they are. Raises `ModelLoadError`."""
-    return (dequantise(tensor) for tensor in iter_gguf_tensors(path, config))
-
-
-def iter_gguf_tensors(path: Path, config: ModelConfig) -> Iterator[GgufTensor]:
-    """Check all headers, then yield every weight in its stored type, with rows in Hugging Face's order.
-
-    For importers that can use quantised weights as they are. Raises `ModelLoadError`.
-    """
+    """Check all headers, then yield every weight, with rows in Hugging Face's order. Raises `ModelLoadError`."""
     parts = read_gguf_parts(path)
     for part in parts:
         for info in part.tensors.values():
@@ -75,38 +45,28 @@ def iter_gguf_tensors(path: Path, config: ModelConfig) -> Iterator[GgufTensor]:
     return _read(parts, config)
 
 
-def dequantise(tensor: GgufTensor) -> Weight:
-    """The values of `tensor`."""
-    if tensor.type in _PLAIN:
-        values = torch.from_numpy(tensor.data).view(_PLAIN[tensor.type])
-    else:
-        values = torch.from_numpy(dequantize(tensor.data, tensor.type))
-    return Weight(name=tensor.name, tensor=values.reshape(tensor.shape), file=tensor.file)
-
-
 def _check_type(info: GgufTensorInfo, path: Path) -> None:
-    if info.type not in _PLAIN and info.type not in _QUANTISED:
-        supported = ", ".join(kind.name for kind in sorted({*_PLAIN, *_QUANTISED}))
+    name = info.type.name
+    if name not in tuple(Encoding):
         raise ModelLoadError(
-            f"{path}: tensor {info.name!r} has the quantisation type {info.type.name}, which is not supported; "
-            f"supported are {supported}"
+            f"{path}: tensor {info.name!r} has the quantisation type {name}, which is not supported; "
+            f"supported are {', '.join(Encoding)}"
         )
-    if info.type in _QUANTISED and len(info.shape) == 1:
-        raise ModelLoadError(f"{path}: tensor {info.name!r} has one dimension and the type {info.type.name}")
+    if name not in PLAIN and len(info.shape) == 1:
+        raise ModelLoadError(f"{path}: tensor {info.name!r} has one dimension and the type {name}")
 
 
-def _read(parts: tuple[GgufHeader, ...], config: ModelConfig) -> Iterator[GgufTensor]:
+def _read(parts: tuple[GgufHeader, ...], config: ModelConfig) -> Iterator[Weight]:
     for part in parts:
-        # Copy-on-write, because torch warns of arrays that it could not write to.
-        file = np.memmap(part.path, mode="c")
+        file = map_file(part.path)
         for info in part.tensors.values():
             if info.name == ROPE_FACTORS:
                 continue
             data = file[info.offset : info.offset + info.num_bytes].reshape(info.shape[0], -1)
-            yield GgufTensor(
+            yield Weight(
                 name=_huggingface_name(info.name),
                 shape=info.shape,
-                type=info.type,
+                encoding=Encoding(info.type.name),
                 data=_huggingface_order(info, data, config, part.path),
                 file=str(part.path),
             )

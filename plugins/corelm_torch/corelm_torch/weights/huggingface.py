@@ -3,24 +3,22 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-
 from corelm.api import ModelLoadError
 from corelm_torch.config.huggingface import read_json_object
-from corelm_torch.weights.safetensors_header import read_safetensors_header
-from corelm_torch.weights.weight import Weight
+from corelm_torch.weights.mapping import map_file
+from corelm_torch.weights.safetensors_header import SafetensorsEntry, read_safetensors_header
+from corelm_torch.weights.weight import PLAIN, Encoding, Weight
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
-_DTYPES = ("F64", "F32", "F16", "BF16")
 _NAMES_IN_MESSAGE = 5
 
 
 def iter_huggingface_weights(directory: Path) -> Iterator[Weight]:
     """Check all files in `directory`, then yield their tensors, which are mapped from disk. Raises `ModelLoadError`."""
     shards = _find_shards(directory)
-    names = {path: _checked_names(path, listed) for path, listed in shards.items()}
-    return _read(names)
+    entries = {path: _checked_entries(path, listed) for path, listed in shards.items()}
+    return _read(entries)
 
 
 def _find_shards(directory: Path) -> dict[Path, list[str] | None]:
@@ -58,24 +56,28 @@ def _read_index(index: Path) -> dict[Path, list[str] | None]:
     return shards
 
 
-def _checked_names(path: Path, listed: list[str] | None) -> list[str]:
+def _checked_entries(path: Path, listed: list[str] | None) -> list[SafetensorsEntry]:
     entries = read_safetensors_header(path)
     names = list(entries) if listed is None else listed
     for name in names:
         if name not in entries:
             raise ModelLoadError(f"{path}: tensor {name!r} is missing, although {_INDEX} lists it")
-        if entries[name].dtype not in _DTYPES:
+        if entries[name].dtype not in PLAIN:
             raise ModelLoadError(
-                f"{path}: tensor {name!r} has the dtype {entries[name].dtype}; supported are {', '.join(_DTYPES)}"
+                f"{path}: tensor {name!r} has the dtype {entries[name].dtype}; supported are {', '.join(PLAIN)}"
             )
-    return names
+    return [entries[name] for name in names]
 
 
-def _read(names_by_file: dict[Path, list[str]]) -> Iterator[Weight]:
-    for path, names in names_by_file.items():
-        try:
-            with safe_open(path, framework="pt") as file:
-                for name in names:
-                    yield Weight(name=name, tensor=file.get_tensor(name), file=str(path))
-        except SafetensorError as error:
-            raise ModelLoadError(f"{path}: {error}") from error
+def _read(entries_by_file: dict[Path, list[SafetensorsEntry]]) -> Iterator[Weight]:
+    for path, entries in entries_by_file.items():
+        file = map_file(path)
+        for entry in entries:
+            rows = entry.shape[0] if entry.shape else 1
+            yield Weight(
+                name=entry.name,
+                shape=entry.shape,
+                encoding=Encoding(entry.dtype),
+                data=file[entry.begin : entry.end].reshape(rows, -1),
+                file=str(path),
+            )

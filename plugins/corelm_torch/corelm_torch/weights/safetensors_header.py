@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from corelm.api import ModelLoadError
+from corelm_torch.weights.weight import PLAIN, Encoding
 
 _LONGEST_HEADER = 100_000_000
-_ITEM_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SafetensorsEntry:
-    """Where a tensor lies. `begin` and `end` are bytes from the beginning of the data section."""
+    """Where a tensor lies. `begin` and `end` are bytes from the beginning of the file."""
 
     name: str
     dtype: str
+    shape: tuple[int, ...]
+    """Checked against `begin` and `end` if `dtype` is one of `PLAIN`."""
     begin: int
     end: int
 
@@ -39,7 +41,7 @@ def read_safetensors_header(path: Path) -> dict[str, SafetensorsEntry]:
     except OSError as error:
         raise ModelLoadError(f"cannot read {path}: {error.strerror or error}") from error
     entries = _entries(path, header)
-    _check_layout(path, entries, size - 8 - length)
+    _check_layout(path, entries, 8 + length, size)
     return {entry.name: entry for entry in entries}
 
 
@@ -60,30 +62,29 @@ def _entries(path: Path, header: bytes) -> list[SafetensorsEntry]:
         raise ModelLoadError(f"{path}: the header is not valid JSON: {error}") from error
     if not isinstance(values, dict):
         raise ModelLoadError(f"{path}: the header is not a JSON object")
-    return [_entry(path, name, value) for name, value in values.items() if name != "__metadata__"]
+    start = 8 + len(header)
+    return [_entry(path, start, name, value) for name, value in values.items() if name != "__metadata__"]
 
 
-def _entry(path: Path, name: str, value: Any) -> SafetensorsEntry:
+def _entry(path: Path, start: int, name: str, value: Any) -> SafetensorsEntry:
     match value:
         case {"dtype": str(dtype), "shape": [*shape], "data_offsets": [int(begin), int(end)]} if (
-            all(type(length) is int and length >= 0 for length in shape) and 0 <= begin <= end
+            all(type(length) is int and length > 0 for length in shape) and 0 <= begin <= end
         ):
-            item_bytes = _ITEM_BYTES.get(dtype)
-            if item_bytes is not None and math.prod(shape) * item_bytes != end - begin:
+            if dtype in PLAIN and math.prod(shape) * PLAIN[Encoding(dtype)].itemsize != end - begin:
                 raise ModelLoadError(
                     f"{path}: tensor {name!r}, {dtype} {shape}, cannot have the {end - begin} bytes that are declared"
                 )
-            return SafetensorsEntry(name=name, dtype=dtype, begin=begin, end=end)
+            return SafetensorsEntry(name=name, dtype=dtype, shape=tuple(shape), begin=start + begin, end=start + end)
     raise ModelLoadError(f"{path}: the header's entry for tensor {name!r} is not valid")
 
 
-def _check_layout(path: Path, entries: list[SafetensorsEntry], num_bytes: int) -> None:
+def _check_layout(path: Path, entries: list[SafetensorsEntry], start: int, size: int) -> None:
     ordered = sorted(entries, key=lambda entry: (entry.begin, entry.end))
-    expected = max((entry.end for entry in entries), default=0)
-    if expected != num_bytes:
-        start = path.stat().st_size - num_bytes
+    expected = max((entry.end for entry in entries), default=start)
+    if expected != size:
         raise ModelLoadError(
-            f"{path}: the header declares a file of {start + expected} bytes, but it has {start + num_bytes}; "
+            f"{path}: the header declares a file of {expected} bytes, but it has {size}; "
             "it is truncated or damaged, fetch it again"
         )
     for before, after in itertools.pairwise(ordered):
@@ -91,5 +92,5 @@ def _check_layout(path: Path, entries: list[SafetensorsEntry], num_bytes: int) -
             raise ModelLoadError(f"{path}: tensors {before.name!r} and {after.name!r} overlap")
         if before.end < after.begin:
             raise ModelLoadError(f"{path}: there is a gap between tensors {before.name!r} and {after.name!r}")
-    if ordered and ordered[0].begin:
+    if ordered and ordered[0].begin > start:
         raise ModelLoadError(f"{path}: there is a gap before tensor {ordered[0].name!r}")

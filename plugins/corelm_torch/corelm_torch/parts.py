@@ -1,4 +1,7 @@
-"""From a model's files to what an executor needs to run it, whichever plugin knows the architecture."""
+"""From a model's files to what an executor needs to run it, whichever plugin knows the architecture.
+
+Needs no torch.
+"""
 
 from corelm_gguf.header import read_gguf_header
 

@@ -1,0 +1,92 @@
+"""A model run by the native kernels alone. Imports no torch."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+from corelm_torch.batch import Batch
+from corelm_torch.hookspecs import ModelParts
+
+from corelm.api import ExecutorContext, ModelLoadError, Progress
+from corelm_cpu.kernels import block_bytes, kernels_name
+from corelm_cpu.native_cache import NativeKVCache
+from corelm_cpu.native_model import NativeModel, NativeOutputs
+from corelm_cpu.packed import PackedWeights, WeightSetting, load_weights
+from corelm_cpu.resources import available_memory
+from corelm_cpu.settings import CpuSettings
+from corelm_cpu.sizing import choose_num_blocks, gib, num_swap_blocks
+
+
+class NativeRunner:
+    """See `corelm_cpu.runner.Runner`."""
+
+    dtype = "bfloat16"
+
+    def __init__(
+        self,
+        context: ExecutorContext,
+        settings: CpuSettings,
+        parts: ModelParts,
+        *,
+        setting: WeightSetting,
+        threads: int,
+        max_model_len: int,
+        progress: Progress,
+    ) -> None:
+        """Load the model. Raises `ModelLoadError`."""
+        config = parts.config
+        try:
+            weights = load_weights(
+                config,
+                parts.weights,
+                setting=setting,
+                threads=threads,
+                cache=_cache_folder() if settings.cache_weights else None,
+                progress=progress,
+            )
+        except MemoryError as error:
+            raise ModelLoadError(f"{context.model.path}: {error}") from error
+        block = block_bytes(config.num_kv_heads, config.head_dim, context.block_size)
+        self.num_blocks = choose_num_blocks(
+            context,
+            block_bytes=config.num_layers * block,
+            max_model_len=max_model_len,
+            weight_bytes=len(weights.data),
+            available=available_memory() + len(weights.data),
+            memory_fraction=settings.memory_fraction,
+        )
+        self.cache = NativeKVCache(
+            block_bytes=block,
+            layers=config.num_layers,
+            num_blocks=self.num_blocks,
+            num_swap_blocks=num_swap_blocks(context),
+        )
+        self._model = NativeModel(
+            config,
+            weights,
+            self.cache.addresses,
+            block_size=context.block_size,
+            max_model_len=max_model_len,
+            threads=threads,
+        )
+        self.details = {"kernels": kernels_name(), "weights": _describe(weights)}
+
+    def compute(self, batch: Batch) -> NativeOutputs:
+        """Compute a step."""
+        return self._model.step(batch)
+
+    def close(self) -> None:
+        """Free the model and its threads."""
+        self._model.close()
+
+
+def _describe(weights: PackedWeights) -> str:
+    """Such as "Q4_1, Q8_0; 0.10 GiB", what there is most of first."""
+    sizes: Counter[str] = Counter()
+    for matrix in weights.matrices.values():
+        sizes[matrix.kind.name] += matrix.outputs * matrix.inputs
+    return f"{', '.join(name for name, _ in sizes.most_common())}; {gib(len(weights.data))}"
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "corelm" / "cpu"

@@ -1,0 +1,142 @@
+"""A model run by PyTorch; in bfloat16 with the attention of the native kernels, where there are any."""
+
+import torch
+from corelm_torch.arrays import Floats
+from corelm_torch.batch import Batch
+from corelm_torch.config import ModelConfig
+from corelm_torch.hookspecs import ModelParts
+from corelm_torch.models import assign_weights
+from corelm_torch.outputs import HeadOutputs
+
+from corelm.api import ExecutorContext, Progress
+from corelm_cpu.kernels import KernelsMissing, PagedAttention
+from corelm_cpu.kv_cache import KVCache
+from corelm_cpu.mode import TorchMode
+from corelm_cpu.native_cache import NativeKVCache
+from corelm_cpu.native_ops import NativeOps
+from corelm_cpu.ops import CpuOps, FastOps, InvariantOps
+from corelm_cpu.packing import pack_linears
+from corelm_cpu.resources import available_memory
+from corelm_cpu.settings import CpuSettings
+from corelm_cpu.sizing import choose_num_blocks, num_swap_blocks
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class TorchRunner:
+    """See `corelm_cpu.runner.Runner`."""
+
+    cache: KVCache | NativeKVCache
+    _ops: CpuOps
+
+    def __init__(
+        self,
+        context: ExecutorContext,
+        settings: CpuSettings,
+        parts: ModelParts,
+        *,
+        mode: TorchMode,
+        threads: int,
+        max_model_len: int,
+        progress: Progress,
+    ) -> None:
+        """Load the model. Raises `ModelLoadError`."""
+        torch.set_num_threads(threads)
+        self._context, self._config = context, parts.config
+        self.dtype = ("bfloat16" if has_bfloat16() else "float32") if mode.dtype == "auto" else mode.dtype
+        self._dtype = DTYPES[self.dtype]
+        self._model = parts.build(self._dtype)
+        self.num_blocks = choose_num_blocks(
+            context,
+            block_bytes=_block_bytes(self._config, context.block_size, self._dtype),
+            max_model_len=max_model_len,
+            weight_bytes=sum(weight.numel() * weight.element_size() for weight in self._model.parameters()),
+            available=available_memory(),
+            memory_fraction=settings.memory_fraction,
+        )
+        self._model.materialise(max_model_len=max_model_len, device=torch.device("cpu"))
+        assign_weights(self._model, parts.weights(), progress=progress)
+        if self.dtype == "bfloat16" and has_bfloat16():
+            pack_linears(self._model)
+        self.details = {"kernels": self._make_ops(settings, mode.why, threads)}
+
+    def _make_ops(self, settings: CpuSettings, why: str, threads: int) -> str:
+        """Choose the operations and allocate their cache; what to call the kernels."""
+        if self.dtype == "float32":
+            self.cache = self._torch_cache()
+            self._ops = InvariantOps(self._config, self.cache, self._dtype)
+            return f"torch, exact{f' ({why})' if why else ''}"
+        try:
+            attention = self._native_attention(settings, threads)
+        except KernelsMissing as missing:
+            self.cache = self._torch_cache()
+            self._ops = FastOps(self._config, self.cache, self._dtype)
+            return f"torch ({missing})"
+        self.cache = NativeKVCache(
+            block_bytes=attention.block_bytes,
+            layers=self._config.num_layers,
+            num_blocks=self.num_blocks,
+            num_swap_blocks=num_swap_blocks(self._context),
+        )
+        self._ops = NativeOps(self._config, attention, self.cache)
+        return f"torch, attention {attention.name}{f' ({why})' if why else ''}"
+
+    def _native_attention(self, settings: CpuSettings, threads: int) -> PagedAttention:
+        if settings.kernels == "torch":
+            raise KernelsMissing("as set")
+        return PagedAttention(
+            heads=self._config.num_heads,
+            kv_heads=self._config.num_kv_heads,
+            head_dim=self._config.head_dim,
+            block_size=self._context.block_size,
+            threads=threads,
+        )
+
+    def _torch_cache(self) -> KVCache:
+        return KVCache(
+            layers=self._config.num_layers,
+            heads=self._config.num_kv_heads,
+            num_blocks=self.num_blocks,
+            num_swap_blocks=num_swap_blocks(self._context),
+            block_size=self._context.block_size,
+            head_dim=self._config.head_dim,
+            dtype=self._dtype,
+        )
+
+    @torch.inference_mode()
+    def compute(self, batch: Batch) -> HeadOutputs[torch.Tensor]:
+        """Compute a step."""
+        return HeadOutputs(batch, self.hidden(batch), self.head)
+
+    def hidden(self, batch: Batch) -> torch.Tensor:
+        """The final hidden states of ``batch.output_rows``."""
+        self._ops.begin(batch)
+        hidden: torch.Tensor = self._model(
+            torch.from_numpy(batch.token_ids),
+            torch.from_numpy(batch.positions),
+            torch.from_numpy(batch.output_rows),
+            self._ops,
+        )
+        return hidden
+
+    @torch.inference_mode()
+    def head(self, hidden: torch.Tensor) -> Floats:
+        """Logits of `hidden`."""
+        logits: Floats = self._model.logits(hidden, self._ops).numpy()
+        return logits
+
+    def close(self) -> None:
+        """Nothing is held that is not freed with the runner."""
+
+
+def has_bfloat16() -> bool:
+    """Whether the CPU has instructions for products in bfloat16."""
+    supported: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return supported
+
+
+def _block_bytes(config: ModelConfig, block_size: int, dtype: torch.dtype) -> int:
+    """Bytes of one KV block over all layers."""
+    # The native kernels, which compute in bfloat16, keep tokens in pairs.
+    slots = block_size + block_size % 2 if dtype == torch.bfloat16 else block_size
+    return 2 * config.num_layers * config.num_kv_heads * config.head_dim * slots * dtype.itemsize

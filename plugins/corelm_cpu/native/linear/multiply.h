@@ -1,0 +1,38 @@
+// The products of rows with a tile of weights, by what is fastest for their number.
+#pragma once
+#include "linear/kernels.h"
+#include "linear/rows.h"
+#include "linear/unpack.h"
+#ifdef __AMX_BF16__
+#include "linear/amx_panels.h"
+#endif
+
+namespace {
+
+#ifdef __AMX_BF16__
+constexpr int BFLOAT16_ROWS = AMX_ROWS;
+#else
+constexpr int BFLOAT16_ROWS = 1 << 30;
+#endif
+
+template <Kind kind>
+void multiply_kind(const uint8_t* tile, const Activations& x, int first, int rows, float* out, uint8_t* scratch) {
+#ifdef __AMX_BF16__
+    if (x.bfloat16)
+        return multiply_panels<kind>(tile, x, first, rows, out, reinterpret_cast<uint16_t*>(scratch));
+#endif
+    if (kind == Q8_0) return multiply_blocks<kind, true>(tile, x, first, rows, out);
+    if (rows <= TOGETHER_ROWS) return multiply_blocks<kind, false>(tile, x, first, rows, out);
+    unpack(kind, tile, x.groups, scratch);
+    multiply_blocks<kind, true>(scratch, x, first, rows, out);
+}
+
+void multiply(Kind kind, const uint8_t* tile, const Activations& x, int first, int rows, float* out, uint8_t* scratch) {
+    switch (kind) {
+        case Q4_0: return multiply_kind<Q4_0>(tile, x, first, rows, out, scratch);
+        case Q4_1: return multiply_kind<Q4_1>(tile, x, first, rows, out, scratch);
+        default: return multiply_kind<Q8_0>(tile, x, first, rows, out, scratch);
+    }
+}
+
+}  // namespace

@@ -1,0 +1,22 @@
+// What each instruction set supplies to the parts of a model between its linear layers.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+// How queries, keys and values become what attention takes.
+struct Rotation {
+    int heads, kv_heads, head_dim;
+    int pairs;            // (i, i + pairs) are rotated, for i below it
+    const float *cos, *sin;  // [positions][pairs]
+    const float *q_norm, *k_norm;  // [head_dim], weights of norms before the rotation, or null
+    float eps;
+};
+
+struct ModelKernels {
+    // Root mean square normalisation of `x` [width], a multiple of 8 long, to `out`.
+    void (*norm)(const float* x, const float* weight, int width, float eps, float* out);
+    // One row of queries, keys and values, as they come from their linear layer, to those of attention, in bfloat16.
+    void (*rotate)(const Rotation& rotation, float* row, int64_t position, uint16_t* q, uint16_t* k, uint16_t* v);
+    // From bfloat16 to floats; `count` is a multiple of 8.
+    void (*widen)(const uint16_t* x, int count, float* out);
+};

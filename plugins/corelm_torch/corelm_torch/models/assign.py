@@ -1,0 +1,36 @@
+"""Fill a module's parameters from a checkpoint."""
+
+from collections.abc import Iterable
+
+import torch
+
+from corelm.api import Progress
+from corelm_torch.weights import Encoding, Weight, check_weights
+
+_DTYPES = {
+    Encoding.F64: torch.float64,
+    Encoding.F32: torch.float32,
+    Encoding.F16: torch.float16,
+    Encoding.BF16: torch.bfloat16,
+}
+
+
+@torch.no_grad()
+def assign_weights(module: torch.nn.Module, weights: Iterable[Weight], *, progress: Progress) -> None:
+    """Copy each weight into the parameter of its name, cast to the parameter's dtype.
+
+    Raises `ModelLoadError` unless every parameter is assigned exactly once, from a tensor of its shape.
+    """
+    parameters = dict(module.named_parameters())
+    shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
+    for count, weight in enumerate(check_weights(weights, shapes), start=1):
+        parameters[weight.name].copy_(_tensor(weight))
+        progress(count / len(parameters), weight.name)
+
+
+def _tensor(weight: Weight) -> torch.Tensor:
+    """The numbers; those that torch has a dtype for as they are stored."""
+    dtype = _DTYPES.get(weight.encoding)
+    if dtype is None:
+        return torch.from_numpy(weight.values())
+    return torch.from_numpy(weight.data).view(dtype).view(weight.shape)

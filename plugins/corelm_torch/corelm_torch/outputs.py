@@ -1,0 +1,51 @@
+"""What an executor's step computes, as far as sampling needs it."""
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from corelm_torch.arrays import Floats, Ints
+from corelm_torch.batch import Batch
+from corelm_torch.selection import best_tokens
+
+
+class StepOutputs(Protocol):
+    """What a model says of the next tokens of a batch. Logits are in float32."""
+
+    @property
+    def best(self) -> Ints:
+        """[R]: the token with the highest logit for each of ``batch.sampled``, of equal ones the lowest id.
+
+        -1 where no maximum is finite: with NaN or +inf among the logits, or nothing but -inf.
+        """
+
+    @property
+    def logits(self) -> Floats:
+        """[D, vocabulary]: the logits of ``batch.detailed``, which `finish_step` changes."""
+
+    def score(self, part: slice) -> Floats:
+        """[rows, vocabulary]: the logits of a part of ``batch.scored``. Valid until it is called again."""
+
+
+class HiddenStates(Protocol):
+    """An array or tensor [rows, hidden size]."""
+
+    def __getitem__(self: "Hidden", rows: slice, /) -> "Hidden":
+        """Some of the rows."""
+
+
+Hidden = TypeVar("Hidden", bound=HiddenStates)
+
+
+class HeadOutputs(Generic[Hidden]):
+    """Outputs from the hidden states of ``batch.output_rows`` and the function that makes logits of such."""
+
+    def __init__(self, batch: Batch, hidden: Hidden, head: Callable[[Hidden], Floats]) -> None:
+        sampled = len(batch.sampled)
+        self._scored, self._head = hidden[sampled:], head
+        logits = head(hidden[:sampled])
+        self.best = best_tokens(logits)
+        self.logits = logits if len(batch.detailed) == sampled else logits[batch.detailed]
+
+    def score(self, part: slice) -> Floats:
+        """Compute the logits of a part of ``batch.scored``."""
+        return self._head(self._scored[part])
