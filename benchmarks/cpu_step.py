@@ -1,9 +1,10 @@
-"""What a step of the CPU executor takes: PyTorch alone against the native kernels, in one process, interleaved.
+"""What a step of the CPU executor takes with various settings, in one process, interleaved.
 
-    python benchmarks/cpu_step.py [--sequences 1,8,32] [--contexts 256,1024] [--prompts 512,2048] [--model NAME]
+    python benchmarks/cpu_step.py [--sequences 1,8,32] [--contexts 256,1024] [--prompts 512,2048] [VARIANT ...]
 
-Prints medians in milliseconds: of decode steps, all sequences with contexts of the given length in blocks that lie
-scattered, and of steps that compute a whole prompt.
+A variant is a list of settings of the CPU executor, such as "weights=w8,kv=int8". Prints medians in milliseconds: of
+decode steps, all sequences with contexts of the given length in blocks that lie scattered, and of steps that compute a
+whole prompt; and how many times as long the other variants take as the first.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from corelm_hf.resolve import resolve_model
 from corelm import SamplingParams
 from corelm.api import ExecutorContext, SequenceSlice, SequenceStart, StepPlan
 
+VARIANTS = ["", "weights=bf16", "weights=bf16,kernels=torch"]
 GREEDY = SamplingParams(temperature=0.0, seed=0)
 BLOCK = 16
 
@@ -28,11 +30,10 @@ BLOCK = 16
 class Driver:
     """Plays the engine for one executor: plans with blocks in random order."""
 
-    def __init__(self, model, kernels, tokens):
+    def __init__(self, model, variant, tokens):
         context = ExecutorContext(
             model=model,
-            settings=CpuSettings(kernels=kernels),
-            dtype="bfloat16",
+            settings=CpuSettings.model_validate(dict(setting.split("=") for setting in variant.split(",") if setting)),
             max_num_seqs=64,
             max_num_batched_tokens=tokens,
             kv_cache_tokens=tokens,
@@ -103,13 +104,14 @@ def prompt_times(drivers, length, repeats):
 
 
 def report(what, medians):
-    torch_ms, native_ms = medians
-    print(f"| {what} | {torch_ms:.1f} | {native_ms:.1f} | {torch_ms / native_ms:.2f} |", flush=True)
+    ratios = "".join(f" {median / medians[0]:.2f} |" for median in medians[1:])
+    print(f"| {what} |{''.join(f' {median:.1f} |' for median in medians)}{ratios}", flush=True)
 
 
 def main():
     numbers = lambda text: [int(number) for number in text.split(",") if number]  # noqa: E731
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("variants", nargs="*", metavar="VARIANT", default=VARIANTS)
     parser.add_argument("--sequences", type=numbers, default=[1, 8, 32])
     parser.add_argument("--contexts", type=numbers, default=[256, 1024])
     parser.add_argument("--prompts", type=numbers, default=[512, 2048])
@@ -118,12 +120,13 @@ def main():
     options = parser.parse_args()
     model = resolve_model(options.model)
     tokens = max(options.sequences) * (max(options.contexts) + 80) + max(options.prompts, default=0) + 80
-    drivers = [Driver(model, kernels, tokens) for kernels in ("torch", "auto")]
-    print(
-        f"load {os.getloadavg()[0]:.1f}; kernels: {drivers[1].info.details['kernels']}, "
-        f"{drivers[1].info.details['threads']} threads; {Path(model.path).name}"
-    )
-    print("| | torch ms | native ms | ratio |\n|---|--:|--:|--:|")
+    drivers = [Driver(model, variant, tokens) for variant in options.variants]
+    names = [variant or "default" for variant in options.variants]
+    print(f"load {os.getloadavg()[0]:.1f}; {Path(model.path).name}")
+    for name, driver in zip(names, drivers, strict=True):
+        print(f"{name}: {', '.join(f'{key} {value}' for key, value in driver.info.details.items())}")
+    print(f"| | {' | '.join([*names, *(f'{name} / {names[0]}' for name in names[1:])])} |")
+    print(f"|---|{'--:|' * (2 * len(names) - 1)}")
     for context, count in itertools.product(options.contexts, options.sequences):
         report(f"{count} x {context}", decode_times(drivers, count, context, options.steps))
     for length in options.prompts:

@@ -10,14 +10,12 @@ from corelm_cpu.resources import affinity_cpus, available_memory, usable_cpus
 from corelm_cpu.settings import CpuSettings
 
 AVX2 = ("avx2", "fma", "f16c")
-AVX512 = (*AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl")
-VNNI = (*AVX512, "avx512_vnni")
-BF16 = (*VNNI, "avx512_bf16")
+AVX512 = (*AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni")
+BF16 = (*AVX512, "avx512_bf16")
 LEVELS = {
     "amx": (*BF16, "amx_tile", "amx_bf16", "amx_int8"),
     "avx512-bf16": BF16,
-    "avx512-vnni": VNNI,
-    "avx512": AVX512,
+    "avx512-vnni": AVX512,
     "avx2-vnni": (*AVX2, "avx_vnni"),
     "avx2": AVX2,
     "portable": (),

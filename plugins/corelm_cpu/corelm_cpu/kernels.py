@@ -5,6 +5,7 @@ import weakref
 from ctypes import c_char_p, c_int, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from corelm_torch.arrays import Ints
@@ -13,7 +14,11 @@ LIBRARY = Path(__file__).with_name("_kernels.so")
 REASON = Path(__file__).with_name("_kernels.txt")
 """Written in place of the library where it could not be built: why."""
 CACHE_PADDING = 64
-"""Bytes that must follow a cache: vectors may read beyond its end. See ``native/layout.h`` for its layout."""
+"""Bytes that must follow a cache: vectors may read beyond its end. See ``native/attention/layout.h`` for its layout."""
+KVKind = Literal["bf16", "int8"]
+"""What a cache holds: bfloat16, or codes of one byte with a scale for each token and KV head."""
+KV_KINDS: tuple[KVKind, ...] = ("bf16", "int8")
+"""In the order of `CacheKind` in ``native/attention/layout.h``."""
 
 
 class KernelsMissing(Exception):  # noqa: N818
@@ -34,9 +39,9 @@ def check_heads(head_dim: int) -> None:
         raise KernelsMissing(f"they need a head_dim in multiples of 8, not {head_dim}")
 
 
-def block_bytes(kv_heads: int, head_dim: int, block_size: int) -> int:
-    """Bytes of a block of one layer's cache."""
-    return 2 * kv_heads * 2 * head_dim * (block_size + block_size % 2)
+def block_bytes(kv_heads: int, head_dim: int, block_size: int, kv: KVKind = "bf16") -> int:
+    """Bytes of a block of one layer's cache. Raises `KernelsMissing`."""
+    return int(library().corelm_block_bytes(kv_heads, head_dim, block_size, KV_KINDS.index(kv)))
 
 
 def window_of(window: int | None) -> int:
@@ -45,23 +50,29 @@ def window_of(window: int | None) -> int:
 
 
 class PagedAttention:
-    """Causal attention in bfloat16 over a paged cache, which it reads in place.
+    """Causal attention over a paged cache of either kind, which it reads in place.
 
-    Cache, queries, keys and values are given by their addresses. Not for two threads at once.
+    Cache, and queries, keys and values, which are bfloat16, are given by their addresses. Not for two threads at once.
     """
 
     def __init__(
-        self, *, heads: int, kv_heads: int, head_dim: int, block_size: int, threads: int, level: str | None = None
+        self,
+        *,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        block_size: int,
+        threads: int,
+        kv: KVKind = "bf16",
+        level: str | None = None,
     ) -> None:
         """Raises `KernelsMissing` if there are no kernels, or none for such heads."""
         check_heads(head_dim)
         self.name = kernels_name(level)
-        self.block_bytes = block_bytes(kv_heads, head_dim, block_size)
+        self.block_bytes = block_bytes(kv_heads, head_dim, block_size, kv)
         """Of one layer's cache."""
-        kernels = library()
-        self._handle = c_void_p(
-            kernels.corelm_attention_new(self.name.encode(), heads, kv_heads, head_dim, block_size, threads)
-        )
+        kernels, shape = library(), (heads, kv_heads, head_dim, block_size, KV_KINDS.index(kv))
+        self._handle = c_void_p(kernels.corelm_attention_new(self.name.encode(), *shape, threads))
         self._write, self._attend = kernels.corelm_attention_write, kernels.corelm_attention_attend
         weakref.finalize(self, kernels.corelm_attention_delete, self._handle)
 
@@ -95,7 +106,8 @@ def library() -> ctypes.CDLL:
         raise KernelsMissing(f"their library cannot be loaded: {error}") from error
     signatures = {
         "corelm_kernels": (c_char_p, [c_char_p]),
-        "corelm_attention_new": (c_void_p, [c_char_p, *5 * [c_int]]),
+        "corelm_block_bytes": (c_int64, 4 * [c_int]),
+        "corelm_attention_new": (c_void_p, [c_char_p, *6 * [c_int]]),
         "corelm_attention_delete": (None, [c_void_p]),
         "corelm_attention_write": (None, [c_void_p, c_void_p, c_int64, *3 * [c_void_p]]),
         "corelm_attention_attend": (None, [*2 * [c_void_p], c_int64, *3 * [c_void_p], *2 * [c_int64], *2 * [c_void_p]]),

@@ -63,7 +63,7 @@ def choose_mode(settings: CpuSettings, dtype: str, parts: ModelParts) -> Mode:
 def _why_not_native(settings: CpuSettings, parts: ModelParts) -> str:
     """Empty if they can run the model."""
     if settings.kernels == "torch":
-        return "as set"
+        return "cpu.kernels is torch"
     if not parts.plain:
         return f"the layers of {parts.config.architecture} are its plugin's"
     try:

@@ -12,7 +12,7 @@ from corelm_torch.batch import Batch
 from corelm_torch.config import ModelConfig
 from corelm_torch.rope import rope_table
 
-from corelm_cpu.kernels import address_of, kernels_name, library, window_of
+from corelm_cpu.kernels import KV_KINDS, KVKind, address_of, kernels_name, library, window_of
 from corelm_cpu.packed import PackedWeights
 
 
@@ -29,7 +29,7 @@ class _Layer(Structure):
     ]
 
 
-_SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "pairs", "block_size")
+_SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "intermediate", "pairs", "block_size", "kv")
 
 
 class _View(Structure):
@@ -82,6 +82,7 @@ class NativeModel:
         caches: Sequence[int],
         *,
         block_size: int,
+        kv: KVKind,
         max_model_len: int,
         threads: int,
         level: str | None = None,
@@ -98,6 +99,7 @@ class NativeModel:
             intermediate=config.intermediate_size,
             pairs=config.rope_dim // 2,
             block_size=block_size,
+            kv=KV_KINDS.index(kv),
             eps=config.rms_norm_eps,
             layer=layers,
             embedding=_matrix(weights, "embedding" if "embedding" in weights.matrices else "head"),

@@ -46,7 +46,7 @@ class NativeRunner:
             )
         except MemoryError as error:
             raise ModelLoadError(f"{context.model.path}: {error}") from error
-        block = block_bytes(config.num_kv_heads, config.head_dim, context.block_size)
+        block = block_bytes(config.num_kv_heads, config.head_dim, context.block_size, settings.kv)
         self.num_blocks = choose_num_blocks(
             context,
             block_bytes=config.num_layers * block,
@@ -66,10 +66,11 @@ class NativeRunner:
             weights,
             self.cache.addresses,
             block_size=context.block_size,
+            kv=settings.kv,
             max_model_len=max_model_len,
             threads=threads,
         )
-        self.details = {"kernels": kernels_name(), "weights": _describe(weights)}
+        self.details = {"kernels": kernels_name(), "weights": _describe(weights), "KV": settings.kv}
 
     def compute(self, batch: Batch) -> NativeOutputs:
         """Compute a step."""

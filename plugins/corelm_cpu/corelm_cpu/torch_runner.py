@@ -3,12 +3,11 @@
 import torch
 from corelm_torch.arrays import Floats
 from corelm_torch.batch import Batch
-from corelm_torch.config import ModelConfig
 from corelm_torch.hookspecs import ModelParts
 from corelm_torch.models import assign_weights
 from corelm_torch.outputs import HeadOutputs
 
-from corelm.api import ExecutorContext, Progress
+from corelm.api import ExecutorContext, ModelLoadError, Progress
 from corelm_cpu.kernels import KernelsMissing, PagedAttention
 from corelm_cpu.kv_cache import KVCache
 from corelm_cpu.mode import TorchMode
@@ -43,12 +42,14 @@ class TorchRunner:
         """Load the model. Raises `ModelLoadError`."""
         torch.set_num_threads(threads)
         self._context, self._config = context, parts.config
-        self.dtype = ("bfloat16" if has_bfloat16() else "float32") if mode.dtype == "auto" else mode.dtype
+        best = "bfloat16" if has_bfloat16() else "float32"
+        self.dtype: str = best if mode.dtype == "auto" else mode.dtype
         self._dtype = DTYPES[self.dtype]
+        attention, kernels = self._choose_attention(settings, mode.why, threads)
         self._model = parts.build(self._dtype)
         self.num_blocks = choose_num_blocks(
             context,
-            block_bytes=_block_bytes(self._config, context.block_size, self._dtype),
+            block_bytes=self._config.num_layers * self._layer_block_bytes(attention),
             max_model_len=max_model_len,
             weight_bytes=sum(weight.numel() * weight.element_size() for weight in self._model.parameters()),
             available=available_memory(),
@@ -58,20 +59,47 @@ class TorchRunner:
         assign_weights(self._model, parts.weights(), progress=progress)
         if self.dtype == "bfloat16" and has_bfloat16():
             pack_linears(self._model)
-        self.details = {"kernels": self._make_ops(settings, mode.why, threads)}
+        self._make_ops(attention)
+        self.details = {"kernels": kernels}
 
-    def _make_ops(self, settings: CpuSettings, why: str, threads: int) -> str:
-        """Choose the operations and allocate their cache; what to call the kernels."""
-        if self.dtype == "float32":
-            self.cache = self._torch_cache()
-            self._ops = InvariantOps(self._config, self.cache, self._dtype)
-            return f"torch, exact{f' ({why})' if why else ''}"
+    def _choose_attention(self, settings: CpuSettings, why: str, threads: int) -> tuple[PagedAttention | None, str]:
+        """The native attention, where it is used, and what to call the kernels."""
         try:
             attention = self._native_attention(settings, threads)
         except KernelsMissing as missing:
+            if settings.kv == "int8":
+                raise ModelLoadError(f"cpu.kv int8 needs the native kernels: {missing}.") from missing
+            return None, f"torch ({missing})"
+        return attention, f"torch, attention {attention.name}{f' ({why})' if why else ''}"
+
+    def _native_attention(self, settings: CpuSettings, threads: int) -> PagedAttention:
+        """Raises `KernelsMissing`."""
+        if self.dtype == "float32":
+            raise KernelsMissing("exact float32")
+        if settings.kernels == "torch":
+            raise KernelsMissing("cpu.kernels is torch")
+        return PagedAttention(
+            heads=self._config.num_heads,
+            kv_heads=self._config.num_kv_heads,
+            head_dim=self._config.head_dim,
+            block_size=self._context.block_size,
+            threads=threads,
+            kv=settings.kv,
+        )
+
+    def _layer_block_bytes(self, attention: PagedAttention | None) -> int:
+        if attention is not None:
+            return attention.block_bytes
+        block = self._config.num_kv_heads * self._config.head_dim * self._context.block_size
+        return 2 * block * self._dtype.itemsize
+
+    def _make_ops(self, attention: PagedAttention | None) -> None:
+        """Allocate the cache, and the operations that use it."""
+        if attention is None:
             self.cache = self._torch_cache()
-            self._ops = FastOps(self._config, self.cache, self._dtype)
-            return f"torch ({missing})"
+            make = InvariantOps if self.dtype == "float32" else FastOps
+            self._ops = make(self._config, self.cache, self._dtype)
+            return
         self.cache = NativeKVCache(
             block_bytes=attention.block_bytes,
             layers=self._config.num_layers,
@@ -79,18 +107,6 @@ class TorchRunner:
             num_swap_blocks=num_swap_blocks(self._context),
         )
         self._ops = NativeOps(self._config, attention, self.cache)
-        return f"torch, attention {attention.name}{f' ({why})' if why else ''}"
-
-    def _native_attention(self, settings: CpuSettings, threads: int) -> PagedAttention:
-        if settings.kernels == "torch":
-            raise KernelsMissing("as set")
-        return PagedAttention(
-            heads=self._config.num_heads,
-            kv_heads=self._config.num_kv_heads,
-            head_dim=self._config.head_dim,
-            block_size=self._context.block_size,
-            threads=threads,
-        )
 
     def _torch_cache(self) -> KVCache:
         return KVCache(
@@ -133,10 +149,3 @@ def has_bfloat16() -> bool:
     """Whether the CPU has instructions for products in bfloat16."""
     supported: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return supported
-
-
-def _block_bytes(config: ModelConfig, block_size: int, dtype: torch.dtype) -> int:
-    """Bytes of one KV block over all layers."""
-    # The native kernels, which compute in bfloat16, keep tokens in pairs.
-    slots = block_size + block_size % 2 if dtype == torch.bfloat16 else block_size
-    return 2 * config.num_layers * config.num_kv_heads * config.head_dim * slots * dtype.itemsize

@@ -28,14 +28,12 @@ COMMON = (
 FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", f"-I{SOURCES}")
 OPTIMISED = ("-O3",)
 AVX2 = ("-mavx2", "-mfma", "-mf16c")
-AVX512 = (*AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl")
-VNNI = (*AVX512, "-mavx512vnni")
-BF16 = (*VNNI, "-mavx512bf16")
+AVX512 = (*AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni")
+BF16 = (*AVX512, "-mavx512bf16")
 LEVELS = {
     "amx": ("vectors/avx512.h", (*BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8")),
     "avx512_bf16": ("vectors/avx512.h", BF16),
-    "avx512_vnni": ("vectors/avx512.h", VNNI),
-    "avx512": ("vectors/avx512.h", AVX512),
+    "avx512_vnni": ("vectors/avx512.h", AVX512),
     "avx2_vnni": ("vectors/avx2.h", (*AVX2, "-mavxvnni")),
     "avx2": ("vectors/avx2.h", AVX2),
     "portable": ("vectors/portable.h", ()),

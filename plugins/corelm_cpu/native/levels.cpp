@@ -11,7 +11,7 @@
 #endif
 
 // compile.py defines HAVE_ for each level that the compiler could make.
-extern const Kernels portable, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16, amx;
+extern const Kernels portable, avx2, avx2_vnni, avx512_vnni, avx512_bf16, amx;
 
 namespace {
 
@@ -37,12 +37,11 @@ const Features& features() {
 
 [[maybe_unused]] bool has_avx2_vnni() { return has_avx2() && features().a_of_1 & 1u << 4; }
 
-[[maybe_unused]] bool has_avx512() {
+[[maybe_unused]] bool has_avx512_vnni() {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vnni");
 }
-
-[[maybe_unused]] bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 
 [[maybe_unused]] bool has_avx512_bf16() { return has_avx512_vnni() && __builtin_cpu_supports("avx512bf16"); }
 
@@ -73,9 +72,6 @@ const Kernels* find_kernels(const char* name) {
 #endif
 #ifdef HAVE_AVX512_VNNI
     TRY(avx512_vnni)
-#endif
-#ifdef HAVE_AVX512
-    TRY(avx512)
 #endif
 #ifdef HAVE_AVX2_VNNI
     TRY(avx2_vnni)

@@ -72,9 +72,11 @@ void Pool::serve() {
     while (!stop_) {
         const auto until = Clock::now() + PATIENCE;
         for (int looks = 0; !has_work() && (looks % LOOKS || Clock::now() < until); looks++) relax();
-        while (work()) {
+        if (has_work()) {
+            while (work()) {
+            }
+            continue;
         }
-        if (Clock::now() < until) continue;
         std::unique_lock<std::mutex> lock(mutex_);
         sleeping_++;
         wake_.wait(lock, [this] { return stop_ || has_work(); });

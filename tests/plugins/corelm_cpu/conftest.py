@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from corelm_cpu import kernels
 from corelm_cpu.executor import CpuExecutor
+from corelm_cpu.kernels import KVKind
+from corelm_cpu.native_runner import NativeRunner
 from corelm_cpu.runner import Runner
 from corelm_cpu.settings import CpuSettings
 from corelm_torch.batch import Batch, ScoredRows
@@ -75,6 +78,12 @@ class TinyModel:
         """transformers' logits [tokens, vocabulary]."""
         with torch.no_grad():
             return self.reference(torch.tensor([list(token_ids)])).logits[0]
+
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test read or write the user's packed weights."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 @pytest.fixture(scope="session")
@@ -241,6 +250,28 @@ def drive(tiny_model: Callable[[str], TinyModel]) -> Iterator[Callable[..., Driv
     yield make
     for driver in drivers:
         driver.executor.shutdown()
+
+
+@pytest.fixture
+def native(drive: Callable[..., Driver]) -> Callable[..., Driver]:
+    """Make a driver for a tiny model that the native kernels compute as a whole, with weights of 8 bits."""
+
+    def make(name: str, threads: int = 1, kv: KVKind = "bf16", **options: Any) -> Driver:
+        driver = drive(name, dtype="auto", settings=CpuSettings(threads=threads, weights="w8", kv=kv), **options)
+        assert isinstance(driver.executor._runner, NativeRunner)
+        return driver
+
+    return make
+
+
+@pytest.fixture
+def no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """Look for the native kernels in an empty folder."""
+    monkeypatch.setattr(kernels, "LIBRARY", tmp_path / "_kernels.so")
+    monkeypatch.setattr(kernels, "REASON", tmp_path / "_kernels.txt")
+    kernels.library.cache_clear()
+    yield tmp_path
+    kernels.library.cache_clear()
 
 
 @pytest.fixture

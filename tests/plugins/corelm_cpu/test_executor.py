@@ -29,9 +29,10 @@ def test_swap_space(drive):
     assert "swap space" in info.details
 
 
-def test_dtype_is_bfloat16_where_the_cpu_has_it(drive):
+def test_without_kernels_dtype_is_bfloat16_where_the_cpu_has_it(drive):
     expected = "bfloat16" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "float32"
-    assert drive("llama", dtype="auto").info.dtype == expected
+    settings = CpuSettings(threads=1, kernels="torch")
+    assert drive("llama", dtype="auto", settings=settings).info.dtype == expected
 
 
 def test_the_default_kv_cache_holds_every_sequence_at_its_longest(drive):

@@ -28,7 +28,8 @@ using AttendChunk = void (*)(const Shape&, const Tile&, int rows, int first, int
 
 inline AttendChunk choose_attend_chunk(const Shape& shape, [[maybe_unused]] int rows) {
 #ifdef __AMX_BF16__
-    if (rows >= TILE && amx_suits(shape)) return shape.coded() ? attend_expanded : attend_sixteens;
+    if (amx_suits(shape) && !shape.coded()) return attend_sixteens;
+    if (amx_suits(shape) && rows >= TILE) return attend_expanded;  // so many that making them bfloat16 is worth it
 #endif
     return shape.coded() ? attend_chunk<Int8> : attend_chunk<Bf16>;
 }

@@ -12,8 +12,8 @@
 //     keys    [d/4][T][4]   bytes, code + 128: products are of unsigned by signed bytes; scales [T] floats follow
 //     values  [T/4][d][4]   bytes, signed: here the weights are unsigned; scales [T] floats follow
 //
-// Vectors may read past the end of a row or region, and drop such lanes: PADDING bytes follow the cache, which begins at
-// a multiple of 4 bytes, better 64.
+// Vectors may read past the end of a row or region, and drop such lanes: so PADDING bytes follow the cache. It begins
+// at a multiple of 4 bytes, better of 64.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-// Attention of 16 rows of a tile to a chunk, by Advanced Matrix Extensions.
+// Attention of up to 16 rows of a tile to a chunk, by Advanced Matrix Extensions.
 #pragma once
 #include "attention/amx.h"
 #include "attention/expand.h"
@@ -6,17 +6,16 @@
 
 namespace {
 
-// 16 rows, of which `count` are real.
+// `count` rows from `row` on.
 void attend_sixteen(const Shape& shape, const Tile& tile, int row, int count, int first, int last, float scale,
                     const Scratch& scratch, const State& state) {
     const Chunk chunk(shape, tile, row + count - 1, first, last);
     if (chunk.first >= chunk.last) return;
     const int d = shape.head_dim;
     alignas(64) uint16_t queries[TILE * 256];
-    for (int r = 0; r < TILE; r++) {
-        const int real = r < count ? r : count - 1;
-        __builtin_memcpy(queries + r * d, tile.queries + row_offset(shape, row + real), size_t(d) * sizeof(uint16_t));
-    }
+    for (int r = 0; r < count; r++)
+        __builtin_memcpy(queries + r * d, tile.queries + row_offset(shape, row + r), size_t(d) * sizeof(uint16_t));
+    const AmxSession session(count);
     amx_scores(shape, tile, chunk, queries, scratch.row_scores(row), scratch.scores_stride);
     for (int r = 0; r < count; r++) {
         const Row own = make_row<Bf16>(shape, tile, scale, scratch, row + r);
@@ -31,19 +30,18 @@ void attend_sixteen(const Shape& shape, const Tile& tile, int row, int count, in
     const int whole = written < chunk.last ? int(written) : chunk.last;
     float* acc = state.acc + row * scratch.acc_stride;
     if (chunk.first < whole)
-        amx_weigh(shape, tile, chunk.first, whole, scratch.row_weights(row), scratch.weights_stride(), acc,
+        amx_weigh(shape, tile, chunk, whole, scratch.row_weights(row), scratch.weights_stride(), acc,
                   scratch.acc_stride);
     if (whole == chunk.last) return;
     const Chunk rest(shape, tile, row + count - 1, whole, last);
     Scratch behind = scratch;
     behind.weights += chunk.index(shape, whole) * Bf16::BYTES;
-    for (int r = 0; r < TILE; r += TOGETHER)
+    for (int r = 0; r < count; r += TOGETHER)
         weigh_chunk<Bf16, TOGETHER>(shape, tile, rest, row + r, 1, behind, acc + r * scratch.acc_stride);
 }
 
 void attend_sixteens(const Shape& shape, const Tile& tile, int rows, int first, int last, float scale,
                      const Scratch& scratch, const State& state) {
-    const AmxSession session;
     for (int row = 0; row < rows; row += TILE)
         attend_sixteen(shape, tile, row, rows - row < TILE ? rows - row : TILE, first, last, scale, scratch, state);
 }

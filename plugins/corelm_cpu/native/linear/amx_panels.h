@@ -2,13 +2,14 @@
 // from AMX_ROWS rows on; activations keep 8 bits of precision each, as with bytes, but no common scale.
 #pragma once
 #include <immintrin.h>
+#include <math.h>
 
 #include "linear/layout.h"
 
 namespace {
 
 constexpr int AMX_ROWS = PANEL + 1;
-constexpr int GROUPS_AT_ONCE = 16;
+constexpr int GROUPS_AT_ONCE = 6;
 constexpr int HALF = OUTPUTS / 2;                      // columns of a tile of AMX
 constexpr int WIDENED = INPUTS * OUTPUTS;              // elements of a group: [2 halves][16 pairs of inputs][16][2]
 constexpr int ACTIVATION_TILE = PANEL * INPUTS;        // elements
@@ -32,6 +33,11 @@ inline void to_bfloat16_panel(const float* x, int groups, uint16_t* to) {
         for (int i = 0; i < INPUTS; i += LANES, x += LANES) store_bfloat16(to + i, _mm512_permute_ps(load(x), 0xd8));
 }
 
+// Whatever bits a NaN has, those of one that stays a NaN when it is rounded to bfloat16 by an addition.
+inline __m512 with_plain_nans(__m512 x) {
+    return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), splat(NAN));
+}
+
 // Scales and offsets of 16 outputs, such that a weight is scale * (256 + code) + offset.
 template <Kind kind>
 struct Steps {
@@ -39,10 +45,10 @@ struct Steps {
 
     Steps(const uint8_t* group, int first) {
         const uint16_t* stored = reinterpret_cast<const uint16_t*>(group) + first;
-        scale = load_half_floats(stored);
+        scale = with_plain_nans(load_half_floats(stored));
         const __m512 zero = splat(kind == Q8_0 ? -384.f : kind == Q4_0 ? -264.f : -256.f);
         offset = mul(scale, zero);
-        if (kind == Q4_1) offset = add(offset, load_half_floats(stored + OUTPUTS));
+        if (kind == Q4_1) offset = add(offset, with_plain_nans(load_half_floats(stored + OUTPUTS)));
     }
 };
 

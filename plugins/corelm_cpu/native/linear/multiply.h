@@ -23,7 +23,7 @@ void multiply_kind(const uint8_t* tile, const Activations& x, int first, int row
 #endif
     if (kind == Q8_0) return multiply_blocks<kind, true>(tile, x, first, rows, out);
     if (rows <= TOGETHER_ROWS) return multiply_blocks<kind, false>(tile, x, first, rows, out);
-    unpack(kind, tile, x.groups, scratch);
+    unpack<kind>(tile, x.groups, scratch);
     multiply_blocks<kind, true>(scratch, x, first, rows, out);
 }
 

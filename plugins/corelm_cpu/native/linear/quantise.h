@@ -1,5 +1,7 @@
 // Activations from floats to bytes.
 #pragma once
+#include <math.h>
+
 #include "linear/layout.h"
 #ifdef __AMX_BF16__
 #include "linear/amx_panels.h"
@@ -18,10 +20,11 @@ inline void to_bytes(const float* x, int row, const Activations& to) {
             most = larger(most, absolute(value));
             nothing = fma(value, splat(0), nothing);
         }
-        const float bound = largest(most), factor = bound > 0 ? 127 / bound : 0;
+        const float bound = largest(most), inverse = 127 / bound;
+        const Floats factor = splat(inverse < INFINITY ? inverse : 0), least = splat(-127);
         Ints sum = splat_int(0);
         for (int i = 0; i < INPUTS; i += LANES) {
-            const Ints code = rounded(mul(load(x + i), splat(factor)));
+            const Ints code = rounded(larger(mul(load(x + i), factor), least));  // of a NaN, too
             sum = add(sum, code);
             store_bytes(codes + place * INPUTS + i, code);
         }

@@ -4,16 +4,17 @@
 
 namespace {
 
-inline void unpack(Kind kind, const uint8_t* tile, int groups, uint8_t* to) {
+template <Kind kind>
+inline void unpack(const uint8_t* __restrict tile, int groups, uint8_t* __restrict to) {
+    constexpr int half = 4 * OUTPUTS;
     for (int g = 0; g < groups; g++) {
         __builtin_memcpy(to, tile, SCALE_BYTES[kind]);
         tile += SCALE_BYTES[kind];
         to += SCALE_BYTES[kind];
-        for (int i = 0; i < INPUTS / 8; i++, tile += 4 * OUTPUTS, to += 8 * OUTPUTS)
-            for (int j = 0; j < 4 * OUTPUTS; j++) {
-                to[j] = tile[j] & 15;
-                to[4 * OUTPUTS + j] = tile[j] >> 4;
-            }
+        for (int i = 0; i < INPUTS / 8; i++, tile += half, to += 2 * half) {
+            for (int j = 0; j < half; j++) to[j] = tile[j] & 15;
+            for (int j = 0; j < half; j++) to[half + j] = tile[j] >> 4;
+        }
     }
 }
 

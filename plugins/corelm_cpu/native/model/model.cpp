@@ -11,7 +11,7 @@ constexpr int PARTS = 2;     // for each thread
 
 int whole_groups(int inputs) { return groups_of(inputs) * INPUTS; }
 
-Shape shape_of(const ModelView& view) { return Shape{view.heads, view.kv_heads, view.head_dim, view.block_size}; }
+Shape shape_of(const ModelView& view) { return Shape{view.heads, view.kv_heads, view.head_dim, view.block_size, view.kv}; }
 
 }  // namespace
 
@@ -54,7 +54,7 @@ void Model::each_row(int64_t rows, Work work) {
 }
 
 void Model::step(const Step& step) {
-    reserve(int(step.tokens));
+    reserve(int(std::max(step.tokens, step.outputs)));
     const Matrix& embedding = view_.embedding;
     const size_t tile = tile_bytes(embedding.kind, embedding.inputs);
     each_row(step.tokens, [&](int64_t row, float*) {

@@ -13,12 +13,13 @@ struct Layer {
     const float *input_norm, *post_norm;
     const float *q_norm, *k_norm;  // or null
     int64_t window;                // tokens that a query sees, itself included
-    uint16_t* cache;
+    void* cache;
 };
 
 // Everything that is pointed at outlives the model.
 struct ModelView {
     int layers, hidden, heads, kv_heads, head_dim, intermediate, pairs, block_size;
+    CacheKind kv;
     float eps;
     const Layer* layer;  // [layers]
     Matrix embedding, head;

@@ -107,39 +107,21 @@ inline __m512i splat_four(const void* p) {
     return _mm512_set1_epi32(four);
 }
 
-#ifdef __AVX512VNNI__
 using Codes = __m512i;
 using Quad = __m512i;
-inline Codes codes_of(__m512i x) { return x; }
-inline Codes signed_codes_of(__m512i x) { return x; }
 inline Ints dot(Ints acc, Codes a, Quad b) { return _mm512_dpbusd_epi32(acc, a, b); }
 inline Ints dot_signed(Ints acc, Codes a, Quad b) { return _mm512_dpbusd_epi32(acc, b, a); }
-#else
-// As 16-bit integers: bytes 0 and 2, and bytes 1 and 3.
-struct Codes {
-    __m512i even, odd;
-};
-using Quad = Codes;
-inline Codes codes_of(__m512i x) { return {_mm512_and_si512(x, _mm512_set1_epi16(255)), _mm512_srli_epi16(x, 8)}; }
-inline Codes signed_codes_of(__m512i x) {
-    return {_mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8), _mm512_srai_epi16(x, 8)};
-}
-inline Ints dot(Ints acc, Codes a, Quad b) {
-    return add(acc, add(_mm512_madd_epi16(a.even, b.even), _mm512_madd_epi16(a.odd, b.odd)));
-}
-inline Ints dot_signed(Ints acc, Codes a, Quad b) { return dot(acc, a, b); }
-#endif
 
-inline Codes load_codes(const uint8_t* p) { return codes_of(_mm512_loadu_si512(p)); }
-inline Codes load_signed_codes(const int8_t* p) { return signed_codes_of(_mm512_loadu_si512(p)); }
-inline Quad splat_quad(const int8_t* p) { return signed_codes_of(splat_four(p)); }
-inline Quad splat_unsigned_quad(const uint8_t* p) { return codes_of(splat_four(p)); }
+inline Codes load_codes(const uint8_t* p) { return _mm512_loadu_si512(p); }
+inline Codes load_signed_codes(const int8_t* p) { return _mm512_loadu_si512(p); }
+inline Quad splat_quad(const int8_t* p) { return splat_four(p); }
+inline Quad splat_unsigned_quad(const uint8_t* p) { return splat_four(p); }
 
 // The low and the high halves of bytes.
 inline void load_halves(const uint8_t* p, Codes& low, Codes& high) {
     const __m512i x = _mm512_loadu_si512(p), mask = _mm512_set1_epi8(15);
-    low = codes_of(_mm512_and_si512(x, mask));
-    high = codes_of(_mm512_and_si512(_mm512_srli_epi16(x, 4), mask));
+    low = _mm512_and_si512(x, mask);
+    high = _mm512_and_si512(_mm512_srli_epi16(x, 4), mask);
 }
 
 }  // namespace
