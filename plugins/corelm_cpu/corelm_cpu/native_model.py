@@ -3,7 +3,7 @@
 import ctypes
 import weakref
 from collections.abc import Sequence
-from ctypes import POINTER, Structure, byref, c_float, c_int, c_int64, c_void_p
+from ctypes import POINTER, Structure, byref, c_bool, c_float, c_int, c_int64, c_void_p
 from functools import cache
 
 import numpy as np
@@ -87,7 +87,10 @@ class NativeModel:
         threads: int,
         level: str | None = None,
     ) -> None:
-        """`caches` are the addresses of the layers' caches, which outlive this. Raises `KernelsMissing`."""
+        """`caches` are the addresses of the layers' caches, which outlive this.
+
+        Raises `KernelsMissing`, and `MemoryError` if there is no room for the model or its threads.
+        """
         cos, sin = (np.ascontiguousarray(table, np.float32) for table in rope_table(config, max_model_len))
         layers = _layers(config, weights, caches)
         view = _View(
@@ -113,10 +116,12 @@ class NativeModel:
         self._logits: Floats = np.empty((0, config.vocab_size), np.float32)
         self._functions = _functions()
         self._handle = c_void_p(self._functions.corelm_model_new(kernels_name(level).encode(), byref(view), threads))
+        if not self._handle:
+            raise MemoryError(f"the system has no room for a model with {threads} threads")
         self._delete = weakref.finalize(self, self._functions.corelm_model_delete, self._handle)
 
     def step(self, batch: Batch) -> NativeOutputs:
-        """Compute a step. Its outputs are valid until the next one."""
+        """Compute a step. Its outputs are valid until the next one. Raises `MemoryError`."""
         rows, detailed = batch.output_rows, batch.detailed
         best, logits = np.empty(len(batch.sampled), np.int64), self._room_for(len(detailed))
         step = _Step(
@@ -137,7 +142,8 @@ class NativeModel:
             detailed_rows=address_of(detailed),
             logits=logits.ctypes.data,
         )
-        self._functions.corelm_model_step(self._handle, byref(step))
+        if not self._functions.corelm_model_step(self._handle, byref(step)):
+            raise MemoryError(f"there is no memory for a step of {step.tokens} tokens")
         return NativeOutputs(self, best, logits)
 
     def score(self, first: int, count: int) -> Floats:
@@ -187,7 +193,7 @@ def _functions() -> ctypes.CDLL:
     signatures = {
         "corelm_model_new": (c_void_p, [ctypes.c_char_p, POINTER(_View), c_int]),
         "corelm_model_delete": (None, [c_void_p]),
-        "corelm_model_step": (None, [c_void_p, POINTER(_Step)]),
+        "corelm_model_step": (c_bool, [c_void_p, POINTER(_Step)]),
         "corelm_model_score": (None, [c_void_p, c_int64, c_int64, c_void_p]),
     }
     for name, (result, arguments) in signatures.items():

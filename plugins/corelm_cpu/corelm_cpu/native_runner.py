@@ -34,18 +34,30 @@ class NativeRunner:
         progress: Progress,
     ) -> None:
         """Load the model. Raises `ModelLoadError`."""
-        config = parts.config
         try:
-            weights = load_weights(
-                config,
-                parts.weights,
-                setting=setting,
-                threads=threads,
-                cache=_cache_folder() if settings.cache_weights else None,
-                progress=progress,
-            )
+            self._load(context, settings, parts, setting, threads, max_model_len, progress)
         except MemoryError as error:
             raise ModelLoadError(f"{context.model.path}: {error}") from error
+
+    def _load(
+        self,
+        context: ExecutorContext,
+        settings: CpuSettings,
+        parts: ModelParts,
+        setting: WeightSetting,
+        threads: int,
+        max_model_len: int,
+        progress: Progress,
+    ) -> None:
+        config = parts.config
+        weights = load_weights(
+            config,
+            parts.weights,
+            setting=setting,
+            threads=threads,
+            cache=_cache_folder() if settings.cache_weights else None,
+            progress=progress,
+        )
         block = block_bytes(config.num_kv_heads, config.head_dim, context.block_size, settings.kv)
         self.num_blocks = choose_num_blocks(
             context,

@@ -1,4 +1,7 @@
 // What Python calls, through ctypes (corelm_cpu/kernels.py).
+#include <exception>
+#include <new>
+
 #include "attention/attention.h"
 #include "levels.h"
 #include "linear/pack.h"
@@ -61,13 +64,26 @@ API void corelm_multiply(const char* name, const Matrix* matrix, const float* x,
                     {Target::STORE, out, size_t(matrix->outputs), matrix->outputs, matrix->bias, nullptr, nullptr, nullptr});
 }
 
+// Null if there is no memory, or there are not so many threads.
 API Model* corelm_model_new(const char* name, const ModelView* view, int threads) {
-    return new Model(*find_kernels(name), *view, threads);
+    try {
+        return new Model(*find_kernels(name), *view, threads);
+    } catch (const std::exception&) {
+        return nullptr;
+    }
 }
 
 API void corelm_model_delete(Model* model) { delete model; }
 
-API void corelm_model_step(Model* model, const Step* step) { model->step(*step); }
+// False if there is no memory for so many tokens.
+API bool corelm_model_step(Model* model, const Step* step) {
+    try {
+        model->step(*step);
+        return true;
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+}
 
 API void corelm_model_score(Model* model, int64_t first, int64_t count, float* logits) {
     model->score(first, count, logits);

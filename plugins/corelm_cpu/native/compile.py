@@ -1,5 +1,7 @@
 """Compiles the kernels into one shared library. Needs Python and a C++17 compiler (``CXX``, g++ or clang++).
 
+``CXXFLAGS`` are added to its flags.
+
 python native/compile.py LIBRARY
 """
 
@@ -10,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -54,12 +57,12 @@ def find_compiler() -> list[str]:
     raise CompileError("no C++ compiler was found when corelm-cpu was installed")
 
 
-def compile_objects(folder: Path, flags: tuple[str, ...] = OPTIMISED) -> list[Path]:
+def compile_objects(folder: Path, flags: Sequence[str] = OPTIMISED) -> list[Path]:
     """Compile all sources into `folder`; return the objects. Raises `CompileError`.
 
     A level that the compiler does not know is left out.
     """
-    compiler = [*find_compiler(), *FLAGS, *flags, "-c"]
+    compiler = [*find_compiler(), *FLAGS, *flags, *shlex.split(os.environ.get("CXXFLAGS", "")), "-c"]
     levels = LEVELS if platform.machine().lower() in {"x86_64", "amd64"} else {"portable": LEVELS["portable"]}
     with ThreadPoolExecutor() as pool:
         made = pool.map(lambda level: _compile_level(compiler, level, folder), levels)

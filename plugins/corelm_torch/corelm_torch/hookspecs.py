@@ -27,7 +27,8 @@ class ModelParts:
     plain: bool = False
     """Whether `config` says all about the model, a `LlamaModel` whose layers are its own.
 
-    Then an executor may compute it with other kernels, from `config` and `weights`, and never call `build`.
+    Then an executor may compute it with other kernels, from `config` and `weights`, and never call `build`. It may also
+    keep what it makes of the weights: they depend on nothing but `config` and the content of the files.
     """
 
 

@@ -15,7 +15,7 @@ class StepOutputs(Protocol):
     def best(self) -> Ints:
         """[R]: the token with the highest logit for each of ``batch.sampled``, of equal ones the lowest id.
 
-        -1 where no maximum is finite: with NaN or +inf among the logits, or nothing but -inf.
+        -1 where no maximum is finite: with NaN or +inf among the logits, or nothing but -inf. With some -inf it may be.
         """
 
     @property

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from corelm_cpu.kernels import CACHE_PADDING, KV_KINDS, KernelsMissing, PagedAttention, kernels_name
+from levels import LEVELS
 
-LEVELS = ("amx", "avx512-bf16", "avx512-vnni", "avx2-vnni", "avx2", "portable")
 NAN = 0x7FC0
 TIGHT = 0.03
 """Rounding: the output's, of numbers up to 4, and the weights'."""

@@ -16,7 +16,9 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C++ co
 
 def compile_kernels(target, **environment):
     command = [sys.executable, str(ROOT / "native" / "compile.py"), str(target)]
-    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, env=os.environ | {"CXXFLAGS": "-O0"} | environment, capture_output=True, text=True, check=False
+    )
 
 
 @needs_compiler

@@ -10,7 +10,8 @@
 //            Q4_*   [4][32][4] bytes: the low halves are the codes of inputs 8i to 8i+3, the high ones of 8i+4 to 8i+7
 //
 // A weight is scale * (code - 128) with Q8_0, scale * (code - 8) with Q4_0, scale * code + offset with Q4_1. The names
-// are those of GGUF's types, which have the same groups and so are taken over without loss.
+// are those of GGUF's types, which have the same groups and so are taken over without loss. A change here needs another
+// LAYOUT_VERSION in corelm_cpu/packed/layout.py.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
