@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "attention/kernels.h"
+#include "buffer.h"
 #include "threads.h"
 
 class Attention {
@@ -18,11 +19,11 @@ class Attention {
    private:
     struct Step;
     struct Buffers {
-        std::vector<float> scores, acc, sums;
-        std::vector<uint8_t> weights, expanded;
-        std::vector<int8_t> queries;
-        std::vector<float> value_scales, query_scales;
-        std::vector<int> query_sums;
+        Buffer<float> scores, acc, sums;
+        Buffer<uint8_t> weights, expanded;
+        Buffer<int8_t> queries;
+        Buffer<float> value_scales, query_scales;
+        Buffer<int> query_sums;
     };
     // What a thread computed of a tile that is not its alone.
     struct Part {

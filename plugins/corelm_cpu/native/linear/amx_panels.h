@@ -4,6 +4,7 @@
 #include <immintrin.h>
 #include <math.h>
 
+#include "linear/fetch.h"
 #include "linear/layout.h"
 
 namespace {
@@ -75,6 +76,7 @@ inline void widen_pair(__m512i codes, const Steps<kind>& steps, uint16_t* to) {
 // The weights of a group, WIDENED elements.
 template <Kind kind>
 inline void widen_group(const uint8_t* group, uint16_t* to) {
+    fetch_ahead(group, SCALE_BYTES[kind] + CODE_BYTES[kind]);
     for (int half = 0; half < 2; half++) {
         const Steps<kind> steps(group, half * HALF);
         const uint8_t* codes = group + SCALE_BYTES[kind] + 4 * HALF * half;

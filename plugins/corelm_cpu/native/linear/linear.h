@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "buffer.h"
 #include "linear/kernels.h"
 #include "threads.h"
 
@@ -21,9 +22,9 @@ class ActivationBuffer {
 
    private:
     const int bfloat16_rows_;
-    std::vector<uint16_t> codes_;
-    std::vector<float> scales_;
-    std::vector<int32_t> sums_;
+    Buffer<uint16_t> codes_;
+    Buffer<float> scales_;
+    Buffer<int32_t> sums_;
 };
 
 class Linear {
@@ -38,8 +39,8 @@ class Linear {
 
    private:
     struct Scratch {
-        std::vector<float> products;
-        std::vector<uint8_t> tile;  // unpacked or widened
+        Buffer<float> products;
+        Buffer<uint8_t> tile;  // unpacked or widened
     };
     int parts(int tiles) const;
     void multiply_tiles(const Matrix& matrix, const Activations& x, int rows, const Target& target, int part, int parts);
@@ -47,6 +48,6 @@ class Linear {
     const LinearKernels& kernels_;
     Threads& threads_;
     std::vector<Scratch> scratch_;  // by part
-    std::vector<float> best_;
+    Buffer<float> best_;
     std::vector<int64_t> best_at_;
 };

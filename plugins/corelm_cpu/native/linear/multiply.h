@@ -22,7 +22,8 @@ void multiply_kind(const uint8_t* tile, const Activations& x, int first, int row
         return multiply_panels<kind>(tile, x, first, rows, out, reinterpret_cast<uint16_t*>(scratch));
 #endif
     if (kind == Q8_0) return multiply_blocks<kind, true>(tile, x, first, rows, out);
-    if (rows <= TOGETHER_ROWS) return multiply_blocks<kind, false>(tile, x, first, rows, out);
+    // Each block of rows takes codes apart anew, which is cheap: few blocks are done before a tile is unpacked.
+    if (rows <= 4 * TOGETHER_ROWS) return multiply_blocks<kind, false>(tile, x, first, rows, out);
     unpack<kind>(tile, x.groups, scratch);
     multiply_blocks<kind, true>(scratch, x, first, rows, out);
 }

@@ -1,12 +1,12 @@
 // Products of a few rows with a tile of weights, by dot products of bytes.
 #pragma once
+#include "linear/fetch.h"
 #include "linear/layout.h"
 
 namespace {
 
 constexpr int TOGETHER_ROWS = LANES == 16 ? 6 : 2;  // as many as there are registers for
 constexpr int SIDE_BY_SIDE = 2;                          // of outputs at a time
-constexpr size_t FETCH_AHEAD = 2048;                // bytes
 
 constexpr int zero_code(Kind kind) { return kind == Q8_0 ? 128 : kind == Q4_0 ? 8 : 0; }
 
@@ -45,8 +45,7 @@ void multiply_some(const uint8_t* tile, const Activations& x, int row, int first
         for (int v = 0; v < SIDE_BY_SIDE; v++) sum[r][v] = splat(0);
     }
     for (int g = 0; g < x.groups; g++, tile += group_size) {
-        if (R <= 2)
-            for (size_t i = 0; i < group_size; i += 64) __builtin_prefetch(tile + FETCH_AHEAD + i);
+        fetch_ahead(tile, group_size);
         const int8_t* codes[R];
         Ints dots[R][SIDE_BY_SIDE];
         for (int r = 0; r < R; r++) {

@@ -1,5 +1,6 @@
 // A tile of 4-bit codes with a byte for each.
 #pragma once
+#include "linear/fetch.h"
 #include "linear/layout.h"
 
 namespace {
@@ -8,6 +9,7 @@ template <Kind kind>
 inline void unpack(const uint8_t* __restrict tile, int groups, uint8_t* __restrict to) {
     constexpr int half = 4 * OUTPUTS;
     for (int g = 0; g < groups; g++) {
+        fetch_ahead(tile, SCALE_BYTES[kind] + CODE_BYTES[kind]);
         __builtin_memcpy(to, tile, SCALE_BYTES[kind]);
         tile += SCALE_BYTES[kind];
         to += SCALE_BYTES[kind];

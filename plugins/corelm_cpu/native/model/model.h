@@ -66,8 +66,8 @@ class Model {
     Linear linear_;
     std::vector<ActivationBuffer> activations_;         // one, made for the largest step so far
     int capacity_ = 0;                                  // tokens
-    std::vector<float> x_, qkv_, inner_rows_, output_;  // [M][hidden_], [M][outputs of qkv], [M][inner_], [R][hidden_]
-    std::vector<uint16_t> q_, k_, v_, attended_rows_;
-    std::vector<std::vector<float>> scratch_;  // by part: a row
+    Buffer<float> x_, qkv_, inner_rows_, output_;  // [M][hidden_], [M][outputs of qkv], [M][inner_], [R][hidden_]
+    Buffer<uint16_t> q_, k_, v_, attended_rows_;
+    std::vector<Buffer<float>> scratch_;  // by part: a row
     std::vector<int64_t> best_;
 };
