@@ -8,7 +8,7 @@ from corelm_torch.batch import Batch
 from corelm_torch.hookspecs import ModelParts
 
 from corelm.api import ExecutorContext, ModelLoadError, Progress
-from corelm_cpu.kernels import block_bytes, kernels_name
+from corelm_cpu.kernels import KVKind, block_bytes, kernels_name
 from corelm_cpu.native_cache import NativeKVCache
 from corelm_cpu.native_model import NativeModel, NativeOutputs
 from corelm_cpu.packed import PackedWeights, WeightSetting, load_weights
@@ -58,7 +58,8 @@ class NativeRunner:
             cache=_cache_folder() if settings.cache_weights else None,
             progress=progress,
         )
-        block = block_bytes(config.num_kv_heads, config.head_dim, context.block_size, settings.kv)
+        kv: KVKind = "int8" if settings.kv == "auto" else settings.kv
+        block = block_bytes(config.num_kv_heads, config.head_dim, context.block_size, kv)
         self.num_blocks = choose_num_blocks(
             context,
             block_bytes=config.num_layers * block,
@@ -78,11 +79,11 @@ class NativeRunner:
             weights,
             self.cache.addresses,
             block_size=context.block_size,
-            kv=settings.kv,
+            kv=kv,
             max_model_len=max_model_len,
             threads=threads,
         )
-        self.details = {"kernels": kernels_name(), "weights": _describe(weights), "KV": settings.kv}
+        self.details = {"kernels": kernels_name(), "weights": _describe(weights), "KV": kv}
 
     def compute(self, batch: Batch) -> NativeOutputs:
         """Compute a step."""

@@ -24,11 +24,11 @@ class CpuSettings(BaseModel):
             "groups of 32, w8 and w4 round to 8 and 4 bits, bf16 and f32 are those formats. Only f32 is exact."
         ),
     )
-    kv: Literal["bf16", "int8"] = Field(
-        default="bf16",
+    kv: Literal["auto", "bf16", "int8"] = Field(
+        default="auto",
         description=(
             "What the KV cache holds, where native kernels read it: bfloat16, or 8 bits with a scale for each token "
-            "and KV head, which takes little more than half the memory."
+            "and KV head, which takes little more than half the memory. auto is 8 bits if weights are rounded, too."
         ),
     )
     cache_weights: bool = Field(

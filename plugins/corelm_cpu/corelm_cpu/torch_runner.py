@@ -84,7 +84,7 @@ class TorchRunner:
             head_dim=self._config.head_dim,
             block_size=self._context.block_size,
             threads=threads,
-            kv=settings.kv,
+            kv="bf16" if settings.kv == "auto" else settings.kv,
         )
 
     def _layer_block_bytes(self, attention: PagedAttention | None) -> int:

@@ -29,9 +29,11 @@ struct AmxTiles {
 };
 
 // The order of inputs in a pair of rows of AMX is that in which codes come out of 32-bit lanes: 0 and 2, 1 and 3.
-inline void to_bfloat16_panel(const float* x, int groups, uint16_t* to) {
-    for (int g = 0; g < groups; g++, to += ACTIVATION_TILE)
-        for (int i = 0; i < INPUTS; i += LANES, x += LANES) store_bfloat16(to + i, _mm512_permute_ps(load(x), 0xd8));
+inline void to_bfloat16(const float* x, int row, const Activations& to) {
+    uint16_t* codes = static_cast<uint16_t*>(to.codes) + size_t(row / PANEL) * to.groups * ACTIVATION_TILE;
+    codes += row % PANEL * INPUTS;
+    for (int g = 0; g < to.groups; g++, codes += ACTIVATION_TILE)
+        for (int i = 0; i < INPUTS; i += LANES, x += LANES) store_bfloat16(codes + i, _mm512_permute_ps(load(x), 0xd8));
 }
 
 // Whatever bits a NaN has, those of one that stays a NaN when it is rounded to bfloat16 by an addition.
@@ -76,7 +78,7 @@ inline void widen_pair(__m512i codes, const Steps<kind>& steps, uint16_t* to) {
 // The weights of a group, WIDENED elements.
 template <Kind kind>
 inline void widen_group(const uint8_t* group, uint16_t* to) {
-    fetch_ahead(group, SCALE_BYTES[kind] + CODE_BYTES[kind]);
+    Fetch{group + FAR, SCALE_BYTES[kind] + CODE_BYTES[kind]}();
     for (int half = 0; half < 2; half++) {
         const Steps<kind> steps(group, half * HALF);
         const uint8_t* codes = group + SCALE_BYTES[kind] + 4 * HALF * half;

@@ -5,12 +5,17 @@
 
 namespace {
 
-constexpr size_t AHEAD_BYTES = 8192;
+// What to fetch with every group of inputs, into the second cache: the first has too few places for what is on its way.
+struct Fetch {
+    const uint8_t* next;
+    size_t bytes;
 
-// Fetch what lies ahead of `bytes` of weights that are about to be used, into the second cache: the first has too few
-// places for what is on its way.
-inline void fetch_ahead(const uint8_t* weights, size_t bytes) {
-    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(weights + AHEAD_BYTES + i, 0, 2);
-}
+    void operator()() {
+        for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(next + i, 0, 2);
+        next += bytes;
+    }
+};
+
+constexpr size_t FAR = 8192;  // bytes: a moment's work where all weights are read once
 
 }  // namespace

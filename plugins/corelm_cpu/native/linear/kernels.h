@@ -2,7 +2,7 @@
 #pragma once
 #include "linear/layout.h"
 
-constexpr int ROWS = 128;  // of products that are computed at a time
+constexpr int ROWS = 256;  // of products that are computed at a time
 
 // What becomes of the products of rows and outputs.
 struct Target {

@@ -31,12 +31,13 @@ constexpr size_t CODE_BYTES[KINDS] = {OUTPUTS * INPUTS, OUTPUTS * INPUTS / 2, OU
 static inline size_t group_bytes(Kind kind) { return SCALE_BYTES[kind] + CODE_BYTES[kind]; }
 static inline size_t tile_bytes(Kind kind, int inputs) { return group_bytes(kind) * groups_of(inputs); }
 
-constexpr int PANEL = 16;  // rows whose activations lie together, the rows of a tile of AMX
+constexpr int PANEL = 16;  // rows of a tile of AMX
 
-// Rows of activations in panels, and groups of inputs:
+// Rows of activations in groups of inputs, as bytes or as bfloat16 numbers.
 //
-//   codes         [panels][groups][16][32] bytes, x = scale * code; or bfloat16 numbers
-//   scales, sums  [panels][groups][16], with bytes; a sum is that of a group's codes
+//   bytes     codes [rows][groups][32], x = scale * code; scales [rows][groups]; sums [rows][groups] of a group's codes.
+//             Rows lie apart, so that threads which write them do not meet in a cache line.
+//   bfloat16  codes [rows / 16][groups][16][32]: a row of a panel after the other
 struct Activations {
     int groups;
     bool bfloat16;
@@ -44,8 +45,3 @@ struct Activations {
     float* scales;
     int32_t* sums;
 };
-
-// Where a row's first group is in `scales` and `sums`; times INPUTS in `codes`. The next group is PANEL further.
-static inline size_t place_of(const Activations& x, int row) {
-    return size_t(row / PANEL) * x.groups * PANEL + row % PANEL;
-}

@@ -21,11 +21,11 @@ void multiply_kind(const uint8_t* tile, const Activations& x, int first, int row
     if (x.bfloat16)
         return multiply_panels<kind>(tile, x, first, rows, out, reinterpret_cast<uint16_t*>(scratch));
 #endif
-    if (kind == Q8_0) return multiply_blocks<kind, true>(tile, x, first, rows, out);
+    if (kind == Q8_0) return multiply_blocks<kind, true>(tile, x, first, rows, out, false);
     // Each block of rows takes codes apart anew, which is cheap: few blocks are done before a tile is unpacked.
-    if (rows <= 4 * TOGETHER_ROWS) return multiply_blocks<kind, false>(tile, x, first, rows, out);
+    if (rows <= 4 * TOGETHER_ROWS) return multiply_blocks<kind, false>(tile, x, first, rows, out, false);
     unpack<kind>(tile, x.groups, scratch);
-    multiply_blocks<kind, true>(scratch, x, first, rows, out);
+    multiply_blocks<kind, true>(scratch, x, first, rows, out, true);
 }
 
 void multiply(Kind kind, const uint8_t* tile, const Activations& x, int first, int rows, float* out, uint8_t* scratch) {

@@ -35,17 +35,18 @@ inline void add_dots(const uint8_t* codes, const int8_t* const* x, Ints (&sum)[R
 }
 
 // Products of rows `row` to `row` + R - 1 with outputs `first` to `first` + SIDE_BY_SIDE * LANES - 1, to `out` [R][OUTPUTS].
+// On the way, `bytes` a group are fetched from `ahead` on.
 template <Kind kind, bool wide, int R>
-void multiply_some(const uint8_t* tile, const Activations& x, int row, int first, float* out) {
+void multiply_some(const uint8_t* tile, const Activations& x, int row, int first, float* out, Fetch fetch) {
     constexpr size_t group_size = SCALE_BYTES[kind] + stored_codes(kind, wide);
     size_t place[R];
     Floats sum[R][SIDE_BY_SIDE];
     for (int r = 0; r < R; r++) {
-        place[r] = place_of(x, row + r);
+        place[r] = size_t(row + r) * x.groups;
         for (int v = 0; v < SIDE_BY_SIDE; v++) sum[r][v] = splat(0);
     }
     for (int g = 0; g < x.groups; g++, tile += group_size) {
-        fetch_ahead(tile, group_size);
+        fetch();
         const int8_t* codes[R];
         Ints dots[R][SIDE_BY_SIDE];
         for (int r = 0; r < R; r++) {
@@ -63,18 +64,21 @@ void multiply_some(const uint8_t* tile, const Activations& x, int row, int first
                 if (kind == Q4_1) sum[r][v] = fma(mul(splat(float(x.sums[place[r]])), own), offset, sum[r][v]);
             }
         }
-        for (int r = 0; r < R; r++) place[r] += PANEL;
+        for (int r = 0; r < R; r++) place[r]++;
     }
     for (int r = 0; r < R; r++)
         for (int v = 0; v < SIDE_BY_SIDE; v++) store(out + r * OUTPUTS + first + v * LANES, sum[r][v]);
 }
 
 template <Kind kind, bool wide, int R>
-void multiply_rows(const uint8_t* tile, const Activations& x, int row, float* out) {
-    for (int first = 0; first < OUTPUTS; first += SIDE_BY_SIDE * LANES) multiply_some<kind, wide, R>(tile, x, row, first, out);
+void multiply_rows(const uint8_t* tile, const Activations& x, int row, float* out, Fetch fetch) {
+    for (int first = 0; first < OUTPUTS; first += SIDE_BY_SIDE * LANES) {
+        multiply_some<kind, wide, R>(tile, x, row, first, out, fetch);
+        fetch.bytes = 0;
+    }
 }
 
-using MultiplyRows = void (*)(const uint8_t*, const Activations&, int, float*);
+using MultiplyRows = void (*)(const uint8_t*, const Activations&, int, float*, Fetch);
 
 template <Kind kind, bool wide>
 constexpr MultiplyRows MULTIPLY_ROWS[] = {
@@ -84,13 +88,15 @@ constexpr MultiplyRows MULTIPLY_ROWS[] = {
 #endif
 };
 
-// Rows in blocks of about equal size.
+// Rows in blocks of about equal size. Each fetches its share of the next tile, unless this one was `unpacked`.
 template <Kind kind, bool wide>
-void multiply_blocks(const uint8_t* tile, const Activations& x, int row, int rows, float* out) {
+void multiply_blocks(const uint8_t* tile, const Activations& x, int row, int rows, float* out, bool unpacked) {
     const int blocks = (rows + TOGETHER_ROWS - 1) / TOGETHER_ROWS;
+    const size_t size = group_bytes(kind) * x.groups, share = (group_bytes(kind) / blocks + 63) / 64 * 64;
     for (int b = 0; b < blocks; b++) {
         const int from = rows * b / blocks, to = rows * (b + 1) / blocks;
-        MULTIPLY_ROWS<kind, wide>[to - from - 1](tile, x, row + from, out + from * OUTPUTS);
+        const Fetch fetch{tile + (blocks == 1 ? FAR : size + b * share * x.groups), unpacked ? 0 : share};
+        MULTIPLY_ROWS<kind, wide>[to - from - 1](tile, x, row + from, out + from * OUTPUTS, fetch);
     }
 }
 

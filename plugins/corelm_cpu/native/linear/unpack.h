@@ -8,8 +8,9 @@ namespace {
 template <Kind kind>
 inline void unpack(const uint8_t* __restrict tile, int groups, uint8_t* __restrict to) {
     constexpr int half = 4 * OUTPUTS;
+    Fetch fetch{tile + FAR, SCALE_BYTES[kind] + CODE_BYTES[kind]};
     for (int g = 0; g < groups; g++) {
-        fetch_ahead(tile, SCALE_BYTES[kind] + CODE_BYTES[kind]);
+        fetch();
         __builtin_memcpy(to, tile, SCALE_BYTES[kind]);
         tile += SCALE_BYTES[kind];
         to += SCALE_BYTES[kind];

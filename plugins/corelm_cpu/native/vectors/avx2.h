@@ -100,6 +100,16 @@ inline Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c
 inline Ints add(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
 inline Floats load_half_floats(const uint16_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)); }
 
+// The bits of absolute values, whose order is that of the values, with infinity and then NaNs behind all numbers.
+inline Ints magnitude(Floats x) { return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7fffffff)); }
+inline Ints larger(Ints a, Ints b) { return _mm256_max_epi32(a, b); }
+
+inline int largest(Ints x) {
+    __m128i y = _mm_max_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    y = _mm_max_epi32(y, _mm_shuffle_epi32(y, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(y, _mm_shuffle_epi32(y, 0xb1)));
+}
+
 inline int total(Ints x) {
     __m128i y = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     y = _mm_add_epi32(y, _mm_shuffle_epi32(y, 0x4e));

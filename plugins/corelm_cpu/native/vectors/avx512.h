@@ -91,6 +91,11 @@ inline Floats to_floats(Ints x) { return _mm512_cvtepi32_ps(x); }
 inline Ints rounded(Floats x) { return _mm512_cvtps_epi32(x); }
 inline Floats absolute(Floats x) { return _mm512_abs_ps(x); }
 inline Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+// The bits of absolute values, whose order is that of the values, with infinity and then NaNs behind all numbers.
+inline Ints magnitude(Floats x) { return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff)); }
+inline Ints larger(Ints a, Ints b) { return _mm512_max_epi32(a, b); }
+inline int largest(Ints x) { return _mm512_reduce_max_epi32(x); }
+
 inline int total(Ints x) { return _mm512_reduce_add_epi32(x); }
 inline Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
 inline void store_bytes(int8_t* p, Ints x) { _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(x)); }

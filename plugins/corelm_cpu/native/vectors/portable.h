@@ -147,6 +147,24 @@ inline Ints add(Ints a, Ints b) {
     return each_lane<Ints>([&](int i) { return a.lane[i] + b.lane[i]; });
 }
 
+// The bits of absolute values, whose order is that of the values, with infinity and then NaNs behind all numbers.
+inline Ints magnitude(Floats x) {
+    return each_lane<Ints>([&](int i) {
+        int32_t bits;
+        __builtin_memcpy(&bits, &x.lane[i], sizeof bits);
+        return bits & 0x7fffffff;
+    });
+}
+inline Ints larger(Ints a, Ints b) {
+    return each_lane<Ints>([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
+}
+
+inline int largest(Ints x) {
+    int most = x.lane[0];
+    for (int i = 1; i < LANES; i++) most = x.lane[i] > most ? x.lane[i] : most;
+    return most;
+}
+
 inline int total(Ints x) {
     int sum = 0;
     for (int i = 0; i < LANES; i++) sum += x.lane[i];

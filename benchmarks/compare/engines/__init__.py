@@ -1,0 +1,1 @@
+"""The engines of the comparison: how each is installed and started."""
