@@ -285,8 +285,15 @@ async def test_health_is_asked_while_the_engine_is_busy(monkeypatch):
 
 
 async def test_each_stream_ends_with_an_error_of_its_own():
-    engine = await start_engine(FakeExecutor(on_step=lambda plan: 1 / 0))
+    both = threading.Event()
+
+    def fail(plan):
+        both.wait(timeout=10)
+        raise ZeroDivisionError
+
+    engine = await start_engine(FakeExecutor(on_step=fail))
     streams = [await engine.generate("a", greedy()) for _ in range(2)]
+    both.set()
     errors = await asyncio.gather(*(stream.result() for stream in streams), return_exceptions=True)
     assert errors[0] is not errors[1]
     await engine.stop()

@@ -5,7 +5,7 @@ from corelm_torch.hookspecs import ModelParts
 from corelm_torch.parts import load_parts
 from corelm_torch.step import finish_step
 
-from corelm.api import ExecutorContext, ExecutorInfo, Progress, SimpleExecutor, StepPlan, StepResult
+from corelm.api import ExecutorContext, ExecutorInfo, ModelLoadError, Progress, SimpleExecutor, StepPlan, StepResult
 from corelm_cpu.mode import NativeMode, choose_mode
 from corelm_cpu.resources import usable_cpus
 from corelm_cpu.runner import Runner
@@ -63,15 +63,18 @@ class CpuExecutor(SimpleExecutor):
         if isinstance(mode, NativeMode):
             from corelm_cpu.native_runner import NativeRunner
 
-            return NativeRunner(
-                self._context,
-                self._settings,
-                parts,
-                setting=mode.weights,
-                threads=threads,
-                max_model_len=max_model_len,
-                progress=progress,
-            )
+            try:
+                return NativeRunner(
+                    self._context,
+                    self._settings,
+                    parts,
+                    setting=mode.weights,
+                    threads=threads,
+                    max_model_len=max_model_len,
+                    progress=progress,
+                )
+            except MemoryError as error:
+                raise ModelLoadError(f"{self._context.model.path}: {error}") from error
         from corelm_cpu.torch_runner import TorchRunner  # imports torch, which takes seconds
 
         return TorchRunner(

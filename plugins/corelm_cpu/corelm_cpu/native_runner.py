@@ -7,7 +7,7 @@ from pathlib import Path
 from corelm_torch.batch import Batch
 from corelm_torch.hookspecs import ModelParts
 
-from corelm.api import ExecutorContext, ModelLoadError, Progress
+from corelm.api import ExecutorContext, Progress
 from corelm_cpu.kernels import KVKind, block_bytes, kernels_name
 from corelm_cpu.native_cache import NativeKVCache
 from corelm_cpu.native_model import NativeModel, NativeOutputs
@@ -33,22 +33,7 @@ class NativeRunner:
         max_model_len: int,
         progress: Progress,
     ) -> None:
-        """Load the model. Raises `ModelLoadError`."""
-        try:
-            self._load(context, settings, parts, setting, threads, max_model_len, progress)
-        except MemoryError as error:
-            raise ModelLoadError(f"{context.model.path}: {error}") from error
-
-    def _load(
-        self,
-        context: ExecutorContext,
-        settings: CpuSettings,
-        parts: ModelParts,
-        setting: WeightSetting,
-        threads: int,
-        max_model_len: int,
-        progress: Progress,
-    ) -> None:
+        """Load the model. Raises `ModelLoadError` and `MemoryError`."""
         config = parts.config
         weights = load_weights(
             config,

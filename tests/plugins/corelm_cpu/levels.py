@@ -1,4 +1,4 @@
-"""The levels of the native kernels that this machine can run."""
+"""The levels of the native kernels, the best last, and those that this machine can run."""
 
 import pytest
 from corelm_cpu.kernels import KernelsMissing, kernels_name

@@ -2,7 +2,7 @@
 #pragma once
 #include "attention/layout.h"
 
-constexpr int TILE_ROWS = 64;      // rows of a tile, unless a single query's group has more
+constexpr int TILE_ROWS = 192;     // rows of a tile, unless a single query's group has more
 constexpr int CHUNK_TOKENS = 256;  // tokens whose scores are kept at a time, unless a block is longer
 constexpr int MAX_LANES = 16;
 

@@ -11,9 +11,9 @@ namespace {
 
 constexpr int AMX_ROWS = PANEL + 1;
 constexpr int GROUPS_AT_ONCE = 6;
-constexpr int HALF = OUTPUTS / 2;                      // columns of a tile of AMX
-constexpr int WIDENED = INPUTS * OUTPUTS;              // elements of a group: [2 halves][16 pairs of inputs][16][2]
-constexpr int ACTIVATION_TILE = PANEL * INPUTS;        // elements
+constexpr int HALF = OUTPUTS / 2;                // columns of a tile of AMX
+constexpr int WIDENED = INPUTS * OUTPUTS;        // elements of a group: [2 halves][16 pairs of inputs][16][2]
+constexpr int ACTIVATION_TILE = PANEL * INPUTS;  // elements
 
 // Sets this thread's tiles while it lives, all of the largest size: 0 to 3 products, 4 and 5 activations, 6 and 7 weights.
 struct AmxTiles {
@@ -58,7 +58,8 @@ struct Steps {
 // The code that stands `shift` bits above bit 15 of each lane, moved there, below the exponent of 256: 256 + code.
 template <int shift, int code_bits>
 inline __m512 float_of(__m512i x) {
-    const __m512i moved = shift > 0 ? _mm512_srli_epi32(x, shift > 0 ? shift : 0) : _mm512_slli_epi32(x, shift > 0 ? 0 : -shift);
+    constexpr int right = shift > 0 ? shift : 0, left = shift > 0 ? 0 : -shift;
+    const __m512i moved = _mm512_slli_epi32(_mm512_srli_epi32(x, right), left);
     const __m512i mask = _mm512_set1_epi32(((1 << code_bits) - 1) << 15), exponent = _mm512_set1_epi32(0x43800000);
     return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(moved, mask, exponent, 0xea));  // moved & mask | exponent
 }

@@ -6,7 +6,7 @@
 namespace {
 
 constexpr int TOGETHER_ROWS = LANES == 16 ? 6 : 2;  // as many as there are registers for
-constexpr int SIDE_BY_SIDE = 2;                          // of outputs at a time
+constexpr int SIDE_BY_SIDE = 2;                      // vectors of outputs at a time
 
 constexpr int zero_code(Kind kind) { return kind == Q8_0 ? 128 : kind == Q4_0 ? 8 : 0; }
 
@@ -35,7 +35,7 @@ inline void add_dots(const uint8_t* codes, const int8_t* const* x, Ints (&sum)[R
 }
 
 // Products of rows `row` to `row` + R - 1 with outputs `first` to `first` + SIDE_BY_SIDE * LANES - 1, to `out` [R][OUTPUTS].
-// On the way, `bytes` a group are fetched from `ahead` on.
+// On the way it fetches what comes next.
 template <Kind kind, bool wide, int R>
 void multiply_some(const uint8_t* tile, const Activations& x, int row, int first, float* out, Fetch fetch) {
     constexpr size_t group_size = SCALE_BYTES[kind] + stored_codes(kind, wide);
