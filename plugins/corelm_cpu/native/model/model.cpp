@@ -30,7 +30,7 @@ Model::Model(const Kernels& kernels, const ModelView& view, int threads)
 
 void Model::reserve(int tokens) {
     if (tokens <= capacity_) return;
-    capacity_ = tokens;
+    capacity_ = 0;  // until all of it is there: memory may run out half way
     const size_t rows = size_t(tokens), d = size_t(view_.head_dim);
     activations_.clear();
     activations_.emplace_back(kernels_.linear, tokens, std::max({hidden_, attended_, inner_}));
@@ -42,6 +42,7 @@ void Model::reserve(int tokens) {
     k_.resize(rows * view_.kv_heads * d);
     v_.resize(rows * view_.kv_heads * d);
     attended_rows_.resize(q_.size());
+    capacity_ = tokens;
 }
 
 // Call `work(row, scratch)` for every row.
