@@ -130,6 +130,7 @@ def is_asleep(thread):
 
 @needs_tasks
 def test_threads_sleep_between_steps_and_end_with_the_executor(native, prompt):
+    native("llama", 1)  # makes the model, for which other libraries start threads
     before = threads()
     driver = native("llama", 4)
     driver.generate(prompt(20), tokens=3)
