@@ -59,8 +59,8 @@ from corelm.errors import (
     StartupError,
 )
 from corelm.hookspecs import AddHook, Extensions, Register, RegisterExtension, hookimpl
-from corelm.outputs import EngineStats, FinishReason, RequestOutput, TokenLogprobs
-from corelm.sampling import BeamSearch, SamplingParams
+from corelm.outputs import Embedding, EngineStats, FinishReason, RequestOutput, TokenLogprobs
+from corelm.sampling import BeamSearch, SamplingParams, StructuredOutput
 
 API_VERSION = (0, 2)
 """Version of this contract. A plugin module may declare ``corelm_api = (minimum, below)``, two such tuples."""
@@ -74,6 +74,7 @@ __all__ = [
     "ConfigurationError",
     "CorelmError",
     "DuplicateRequestError",
+    "Embedding",
     "EngineClient",
     "EngineDeadError",
     "EngineInfo",
@@ -130,6 +131,7 @@ __all__ = [
     "StepFinished",
     "StepPlan",
     "StepResult",
+    "StructuredOutput",
     "TokenLogprobs",
     "Tokenizer",
     "TokenizerContext",

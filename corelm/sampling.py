@@ -17,6 +17,7 @@ MAX_LOGITS_PROCESSORS = 16
 MAX_LOGPROBS = 64
 MAX_CHOICES = 128
 MAX_BEAM_WIDTH = 16
+MAX_GRAMMAR_LENGTH = 2**18
 SEED_RANGE = range(-(2**63), 2**63)
 GREEDY_BELOW = 1e-5
 """Temperatures below this are greedy: dividing by them would overflow."""
@@ -80,6 +81,21 @@ class BeamSearch(msgspec.Struct, frozen=True, kw_only=True):
             raise refuse("beam.early_stopping", 'must be true, false or "never"')
 
 
+class StructuredOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """What an output must look like. Needs an engine with a grammar compiler, which says what it makes of the source."""
+
+    kind: Literal["json_schema", "regex", "choice", "grammar"]
+    source: str
+    """At most 2**18 characters: a JSON Schema as JSON, a regular expression, a JSON list of strings of which the output
+    is one, or a grammar in the compiler's language."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("json_schema", "regex", "choice", "grammar"):
+            raise refuse("structured_output", f"cannot be of the kind {self.kind!r:.50}")
+        if not isinstance(self.source, str) or not 0 < len(self.source) <= MAX_GRAMMAR_LENGTH:
+            raise refuse("structured_output", f"must have a source of 1 to {MAX_GRAMMAR_LENGTH} characters")
+
+
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """How to pick tokens and when to stop.
 
@@ -115,6 +131,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     logits_processors: Mapping[str, Any] = {}
     """Logits processors to use, at most 16 of those the engine has, by name, each with its argument: what JSON can say.
     They follow masks and penalties, in the order of the engine's setting."""
+    structured_output: StructuredOutput | None = None
+    """Sample nothing but what can become such an output, which then ends by itself."""
     seed: int | None = None
     """64-bit seed. With one, the tokens depend on nothing but the request itself."""
     max_tokens: int | None = None
@@ -225,6 +243,7 @@ _NOT_WITH_BEAM = (
     "allowed_token_ids",
     "bad_words",
     "logits_processors",
+    "structured_output",
     "min_tokens",
     "stop",
     "logprobs",

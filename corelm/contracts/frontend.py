@@ -9,7 +9,7 @@ import msgspec
 
 from corelm.contracts.tokenizer import Chat
 from corelm.errors import InvalidRequestError
-from corelm.outputs import EngineStats, RequestOutput
+from corelm.outputs import Embedding, EngineStats, RequestOutput
 from corelm.sampling import SamplingParams, check_float, check_int
 
 EngineStatus = Literal["starting", "ready", "draining", "stopped", "errored"]
@@ -84,6 +84,8 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     """Unix time at which serving began."""
     max_model_len: int | None
     """Longest prompt and output together, in tokens; None until the model is loaded."""
+    embedding_size: int | None = None
+    """Numbers in an embedding; None until the model is loaded, and if the engine makes none."""
 
 
 class EngineClient(Protocol):
@@ -109,8 +111,31 @@ class EngineClient(Protocol):
         `EngineDeadError`.
         """
 
+    async def embed(
+        self,
+        prompt: Prompt,
+        *,
+        request_id: str | None = None,
+        options: RequestOptions = RequestOptions(),
+        truncate_prompt_tokens: int | None = None,
+    ) -> Embedding:
+        """What the model makes of a prompt's last token, as a vector of length 1.
+
+        `truncate_prompt_tokens` is that of `SamplingParams`. Raises what `generate` does, and the request's error.
+        Cancelling a task that waits for it aborts the request.
+        """
+
     def abort(self, request_id: str) -> None:
         """End a request by its id. Never waits; unknown and finished ids are ignored."""
+
+    async def tokenize(self, prompt: Prompt, *, add_special_tokens: bool = True) -> list[int]:
+        """The token ids that `generate` would make of a prompt. A chat has no other special tokens than its template's.
+
+        Raises `InvalidRequestError` if it is longer than the context.
+        """
+
+    async def detokenize(self, token_ids: Sequence[int]) -> str:
+        """The text of tokens, special ones included. Raises `InvalidRequestError` for one outside the vocabulary."""
 
     async def token_bytes(self, token_ids: Sequence[int]) -> list[bytes]:
         """What each token stands for: see `corelm.api.Tokenizer.token_bytes`."""

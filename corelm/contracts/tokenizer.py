@@ -21,9 +21,16 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation to be rendered with the model's chat template."""
 
     messages: Sequence[Mapping[str, Any]]
-    """In the shape of OpenAI's API: each has a ``role`` and ``content`` (a string)."""
+    """In the shape of OpenAI's API: each has a ``role`` and ``content`` (a string, or None beside ``tool_calls``).
+
+    Assistant turns may have ``tool_calls``, whose ``arguments`` are objects, and ``reasoning_content``; tool turns have
+    ``tool_call_id``; any may have a ``name``."""
+    tools: Sequence[Mapping[str, Any]] = ()
+    """Tools the model may call, in the shape of OpenAI's API: ``{"type": "function", "function": {...}}``."""
     add_generation_prompt: bool = True
     """End with the opening of an assistant turn."""
+    continue_final_message: bool = False
+    """End within the last message, for the model to go on with it. Not together with `add_generation_prompt`."""
     template_kwargs: Mapping[str, Any] = {}
     """Extra variables for the template."""
 

@@ -6,12 +6,14 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
 from corelm.contracts.executor import ExecutorInfo, Progress
 from corelm.contracts.frontend import EngineStatus, ModelCard, Prompt, RequestOptions
 from corelm.contracts.observer import EngineInfo
+from corelm.engine.embedding import embedding_of
 from corelm.engine.engine import Emission, Engine, EngineSnapshot
 from corelm.engine.observing import Observing
 from corelm.engine.request import Request
@@ -28,7 +30,7 @@ from corelm.errors import (
     StartupError,
     describe,
 )
-from corelm.outputs import EngineStats
+from corelm.outputs import Embedding, EngineStats
 from corelm.sampling import SamplingParams
 
 logger = logging.getLogger("corelm.engine")
@@ -39,6 +41,8 @@ EMPTY_STEP_PAUSE_S = 0.01
 """Pause when requests wait but the policy lets none run."""
 SHUTDOWN_S = 5.0
 LOADING_SHUTDOWN_S = 0.5
+
+T = TypeVar("T")
 
 TOKENIZER_THREADS = 2
 MAX_HUNG_TOKENIZERS = 8
@@ -95,7 +99,12 @@ class AsyncEngine:
         if engine is None:
             return ModelCard(names=self._names, created=self._created, max_model_len=None)
         names = self._names or (engine.model_name,)
-        return ModelCard(names=names, created=self._created, max_model_len=engine.intake.max_len)
+        return ModelCard(
+            names=names,
+            created=self._created,
+            max_model_len=engine.intake.max_len,
+            embedding_size=engine.info.embedding_size or None,
+        )
 
     @property
     def info(self) -> ExecutorInfo:
@@ -132,24 +141,21 @@ class AsyncEngine:
     ) -> AsyncStream:
         """Check and queue a request; see `corelm.api.EngineClient`."""
         self._check_serving()
-        intake = self._loaded().intake
-        if self._preparing + self._tracker.num_new + self._taken + self._snapshot.queued >= self._max_waiting:
-            raise QueueFullError(f"{self._max_waiting} requests wait already; try again later")
-        stream = self._tracker.open(request_id or uuid.uuid4().hex, params.n)
-        prepare = partial(
-            intake.prepare, prompt, params, request_id=stream.request_id, arrival=time.monotonic(), options=options
-        )
-        self._preparing += 1
-        try:
-            request = await self._tokenized(prepare)
-            self._check_serving()
-        except BaseException:
-            self._tracker.discard(stream)
-            raise
-        finally:
-            self._preparing -= 1
-        self._tracker.enqueue(stream, request)
-        return stream
+        prepare = partial(self._loaded().intake.prepare, prompt, params, options=options)
+        return await self._queue(prepare, request_id, params.n)
+
+    async def embed(
+        self,
+        prompt: Prompt,
+        *,
+        request_id: str | None = None,
+        options: RequestOptions = RequestOptions(),
+        truncate_prompt_tokens: int | None = None,
+    ) -> Embedding:
+        """See `corelm.api.EngineClient`."""
+        self._check_serving()
+        prepare = partial(self._loaded().intake.prepare_embedding, prompt, truncate_prompt_tokens, options=options)
+        return await embedding_of(await self._queue(prepare, request_id))
 
     def abort(self, request_id: str) -> None:
         """End a request by its id. Never waits; unknown and finished ids are ignored."""
@@ -158,6 +164,15 @@ class AsyncEngine:
     async def check_health(self) -> None:
         """Return if requests are being served; else raise why not."""
         self._check_serving()
+
+    async def tokenize(self, prompt: Prompt, *, add_special_tokens: bool = True) -> list[int]:
+        """See `corelm.api.EngineClient`."""
+        read = self._loaded().intake.prompts.token_ids
+        return await self._tokenized(partial(read, prompt, add_special_tokens=add_special_tokens))
+
+    async def detokenize(self, token_ids: Sequence[int]) -> str:
+        """See `corelm.api.EngineClient`."""
+        return await self._tokenized(partial(self._loaded().intake.prompts.text, token_ids))
 
     async def token_bytes(self, token_ids: Sequence[int]) -> list[bytes]:
         """See `corelm.api.EngineClient`."""
@@ -219,8 +234,24 @@ class AsyncEngine:
         if self._built is not None:
             self._built.shutdown()
 
-    async def _tokenized(self, prepare: Callable[[], Request]) -> Request:
-        future = self._tokenizing.submit(prepare)
+    async def _queue(self, prepare: Callable[..., Request], request_id: str | None, choices: int = 1) -> AsyncStream:
+        if self._preparing + self._tracker.num_new + self._taken + self._snapshot.queued >= self._max_waiting:
+            raise QueueFullError(f"{self._max_waiting} requests wait already; try again later")
+        stream = self._tracker.open(request_id or uuid.uuid4().hex, choices)
+        self._preparing += 1
+        try:
+            request = await self._tokenized(partial(prepare, request_id=stream.request_id, arrival=time.monotonic()))
+            self._check_serving()
+        except BaseException:
+            self._tracker.discard(stream)
+            raise
+        finally:
+            self._preparing -= 1
+        self._tracker.enqueue(stream, request)
+        return stream
+
+    async def _tokenized(self, work: Callable[[], T]) -> T:
+        future = self._tokenizing.submit(work)
         try:
             async with asyncio.timeout(self._iteration_timeout_s):
                 return await asyncio.wrap_future(future)

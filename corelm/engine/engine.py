@@ -10,6 +10,7 @@ import msgspec
 
 from corelm.contracts.executor import Executor, ExecutorInfo, StepPlan, StepResult
 from corelm.contracts.observer import Outcome
+from corelm.engine.embedding import enter_embeddings
 from corelm.engine.intake import Intake
 from corelm.engine.journal import Journal
 from corelm.engine.observing import Observing
@@ -167,6 +168,8 @@ class Engine:
         _check(plan, result)
         if result.prompt_logprobs:
             self._enter_prompt_logprobs(plan, result)
+        if result.embeddings:
+            enter_embeddings(result.embeddings, self._owner, self.info.embedding_size)
         emissions: list[Emission] = []
         for sequence, tokens in self._scheduler.update(plan, result):
             if sequence.seq_id not in result.errors:

@@ -13,6 +13,7 @@ from corelm.contracts.logits import LogitsProcessor
 from corelm.contracts.tokenizer import Tokenizer
 from corelm.engine.beam import BeamRequest, num_candidates
 from corelm.engine.choice import Choice
+from corelm.engine.embedding import EmbeddingRequest
 from corelm.engine.prompts import PromptReader
 from corelm.engine.request import BestOfRequest, GroupRequest, Request, SingleRequest
 from corelm.engine.stopping import stop_strings
@@ -50,8 +51,9 @@ class Intake:
     ) -> None:
         self.tokenizer = tokenizer
         self.max_len = prompts.max_len
-        self._prompts = prompts
+        self.prompts = prompts
         self._logits_processors = logits_processors
+        self._embeds = "embeddings" in capabilities
         self._missing = {name: needed for name, needed in CAPABILITY_OF.items() if needed not in capabilities}
         self._ids = count(1)
 
@@ -67,7 +69,7 @@ class Intake:
         """A request ready to be queued. Raises `InvalidRequestError`."""
         stop_tokens = self._stop_tokens(params)
         self._check(params, stop_tokens.keys())
-        token_ids, room = self._prompts.read(prompt, params)
+        token_ids, room = self.prompts.read(prompt, params)
         first = Sequence(
             seq_id=next(self._ids),
             request_id=request_id,
@@ -81,6 +83,32 @@ class Intake:
             lockstep=params.beam is not None,
         )
         return self._request(request_id, params, first, stop_tokens)
+
+    def prepare_embedding(
+        self,
+        prompt: Prompt,
+        truncate_prompt_tokens: int | None,
+        *,
+        request_id: str,
+        arrival: float,
+        options: RequestOptions = RequestOptions(),
+    ) -> Request:
+        """A request for an embedding, ready to be queued. Raises `InvalidRequestError`."""
+        if not self._embeds:
+            raise InvalidRequestError("embeddings are not supported: the executor lacks the capability 'embeddings'")
+        params = SamplingParams(max_tokens=0, seed=0, truncate_prompt_tokens=truncate_prompt_tokens)
+        token_ids, _ = self.prompts.read(prompt, params)
+        sequence = Sequence(
+            seq_id=next(self._ids),
+            request_id=request_id,
+            token_ids=token_ids,
+            max_tokens=0,
+            sampling=params,
+            arrival=arrival,
+            options=options,
+            embed=True,
+        )
+        return EmbeddingRequest(request_id, sequence)
 
     def _request(
         self, request_id: str, params: SamplingParams, first: Sequence, stop_tokens: Mapping[int, str | int]
@@ -133,9 +161,9 @@ class Intake:
                 "min_tokens leaves nothing to sample: every one of allowed_token_ids ends the output",
                 param="min_tokens",
             )
-        self._prompts.check_vocabulary(params.stop_token_ids, "stop_token_ids")
-        self._prompts.check_vocabulary(params.allowed_token_ids or (), "allowed_token_ids")
-        self._prompts.check_vocabulary(list(params.logit_bias), "logit_bias")
+        self.prompts.check_vocabulary(params.stop_token_ids, "stop_token_ids")
+        self.prompts.check_vocabulary(params.allowed_token_ids or (), "allowed_token_ids")
+        self.prompts.check_vocabulary(list(params.logit_bias), "logit_bias")
         if params.beam is not None and num_candidates(params.beam.width, num_stop_tokens) > MAX_LOGPROBS:
             most = MAX_LOGPROBS // num_candidates(1, num_stop_tokens)
             raise InvalidRequestError(

@@ -40,6 +40,24 @@ class PromptReader:
         self.check_vocabulary(token_ids, param)
         return token_ids, self._room(len(token_ids), params, param)
 
+    def token_ids(self, prompt: Prompt, *, add_special_tokens: bool) -> list[int]:
+        """What a prompt consists of, if it is no longer than the context."""
+        param = "messages" if isinstance(prompt, Chat) else "prompt"
+        if isinstance(prompt, str):
+            self._check_characters(len(prompt), param)
+            token_ids = list(self._tokenizer.encode(prompt, add_special_tokens=add_special_tokens))
+        else:
+            token_ids = list(self._tokens(prompt, param, None))
+        if len(token_ids) > self.max_len:
+            raise self._too_long(len(token_ids), param)
+        return token_ids
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        """What tokens, special ones included, stand for together."""
+        ids = _integers(token_ids)
+        self.check_vocabulary(ids, "tokens")
+        return self._tokenizer.decode(ids, skip_special_tokens=False)
+
     def check_vocabulary(self, token_ids: Sequence[int], param: str) -> None:
         """Raise `InvalidRequestError` if the model does not know one of `token_ids`."""
         if token_ids and not 0 <= min(token_ids) <= max(token_ids) < self._vocab_size:
@@ -89,7 +107,8 @@ class PromptReader:
         return room
 
     def _too_long(self, prompt_len: int, param: str) -> InvalidRequestError:
-        message = f"{self._limit_text}; the prompt has {prompt_len} and leaves no room for an answer"
+        full = " and leaves no room for an answer" if prompt_len == self.max_len else ""
+        message = f"{self._limit_text}; the prompt has {prompt_len}{full}"
         return InvalidRequestError(message, param=param, code="context_length_exceeded")
 
 

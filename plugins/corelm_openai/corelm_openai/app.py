@@ -9,10 +9,11 @@ from litestar.exceptions import ImproperlyConfiguredException
 from litestar.handlers import HTTPRouteHandler
 
 from corelm.api import EngineClient, PluginError
-from corelm_openai.auth import BearerAuth
-from corelm_openai.errors import error_response
-from corelm_openai.request_ids import add_request_id
+from corelm_openai.http.auth import BearerAuth
+from corelm_openai.http.errors import error_response
+from corelm_openai.http.request_ids import add_request_id
 from corelm_openai.routes import make_routes
+from corelm_openai.service import Service
 from corelm_openai.settings import OpenAISettings
 
 
@@ -24,7 +25,7 @@ def create_app(
     Raises `PluginError` if the routes of other plugins, `extra`, cannot be added.
     """
     try:
-        return _create_app([*make_routes(engine, settings, stop), *extra], settings)
+        return _create_app([*make_routes(Service(engine, settings, stop)), *extra], settings)
     except ImproperlyConfiguredException as error:
         raise PluginError(f"the routes that openai.routes names cannot be served: {error.detail}") from error
 

@@ -9,7 +9,7 @@ from litestar.handlers import HTTPRouteHandler
 from corelm.api import EngineClient, Frontend
 from corelm_openai.app import create_app
 from corelm_openai.hookspecs import RouteContext
-from corelm_openai.server import listen, run, url_of
+from corelm_openai.http.server import listen, run, url_of
 from corelm_openai.settings import OpenAISettings
 
 logger = logging.getLogger(__name__)

@@ -1,9 +1,9 @@
-"""``GET /v1/models`` and the question whether a name is served."""
+"""The served models, and the question whether a name is served."""
 
 import msgspec
 
 from corelm.api import InvalidRequestError, ModelCard
-from corelm_openai.errors import MODEL_NOT_FOUND, shortened
+from corelm_openai.http.errors import MODEL_NOT_FOUND, shortened
 
 
 class ModelObject(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import json
 
 import httpx
 from corelm_openai.app import create_app
-from corelm_openai.server import listen, run, url_of
+from corelm_openai.http.server import listen, run, url_of
 
 
 async def until(condition, seconds=10.0):

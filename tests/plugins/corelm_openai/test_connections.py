@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 
 import pytest
-from corelm_openai import connection as connection_module
-from corelm_openai import server as server_module
+from corelm_openai.http import connection as connection_module
+from corelm_openai.http import server as server_module
 from corelm_openai.settings import OpenAISettings
 from openai_http import RealServer, events_of, raw_request, until
 

@@ -2,11 +2,11 @@ import asyncio
 import logging
 
 import pytest
-from corelm_openai.choices import Choices, Job
-from corelm_openai.completions import CompletionReply
-from corelm_openai.events import EventStream
+from corelm_openai.completions.reply import CompletionReply
+from corelm_openai.generation.choices import Choices, Job
+from corelm_openai.generation.vocabulary import Vocabulary
+from corelm_openai.http.events import EventStream
 from corelm_openai.settings import OpenAISettings
-from corelm_openai.vocabulary import Vocabulary
 from openai_http import Http, assert_error, events_of
 
 from corelm.api import (

@@ -3,8 +3,8 @@ import hmac
 
 import pytest
 from corelm_openai.app import create_app
-from corelm_openai.auth import BearerAuth
 from corelm_openai.hookspecs import OPEN
+from corelm_openai.http.auth import BearerAuth
 from corelm_openai.settings import OpenAISettings
 from openai_http import Http, assert_error
 

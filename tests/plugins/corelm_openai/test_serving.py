@@ -10,7 +10,7 @@ import httpx
 import pytest
 from corelm_openai import plugin
 from corelm_openai.frontend import OpenAIFrontend
-from corelm_openai.server import listen, url_of
+from corelm_openai.http.server import listen, url_of
 from corelm_openai.settings import OpenAISettings
 from openai_http import events_of, raw_request, until
 

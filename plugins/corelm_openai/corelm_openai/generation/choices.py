@@ -15,7 +15,7 @@ from corelm.api import (
     ResultStream,
     SamplingParams,
 )
-from corelm_openai.errors import renaming
+from corelm_openai.http.errors import renaming
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,11 +11,11 @@ import msgspec
 from msgspec import Raw
 
 from corelm.api import BeamSearch, InvalidRequestError, Prompt, RequestOptions, SamplingParams
-from corelm_openai.choices import Job
-from corelm_openai.decoding import decode_field
-from corelm_openai.errors import renaming
+from corelm_openai.generation.choices import Job
+from corelm_openai.generation.unsupported import Unsupported
+from corelm_openai.http.decoding import decode_field
+from corelm_openai.http.errors import renaming
 from corelm_openai.settings import OpenAISettings
-from corelm_openai.unsupported import Unsupported
 
 TopCount = Annotated[int, msgspec.Meta(ge=0, le=20)]
 """How many of the most probable tokens to show. For OpenAI's clients 20 is the most, and enough for the others."""

@@ -1,18 +1,22 @@
-"""What both generating endpoints answer with, in OpenAI's shapes."""
+"""The shape that completions and chat completions share."""
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
-from uuid import uuid4
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from corelm.api import RequestOutput
-from corelm_openai.choices import Job
-from corelm_openai.logprobs import ChatLogprobs, TextLogprobs, named_tokens
-from corelm_openai.vocabulary import Vocabulary
+from corelm_openai.generation.choices import ChoiceOutput, Job
+from corelm_openai.generation.logprobs import ChatLogprobs, TextLogprobs
+from corelm_openai.generation.replies import Reply
+from corelm_openai.generation.vocabulary import Vocabulary
+from corelm_openai.http.errors import Problem
+from corelm_openai.http.sse import event
+
+DONE = b"data: [DONE]\n\n"
 
 
 class PromptTokensDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +26,7 @@ class PromptTokensDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens of a whole HTTP request. Each prompt counts once, however many choices it has."""
+    """Tokens of a whole HTTP request."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -49,30 +53,18 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | UnsetType | None = UNSET
 
 
-class Reply(ABC):
-    """Turns the outputs of one HTTP request into a body or into chunks."""
+class EnvelopeReply(Reply):
+    """A reply in OpenAI's older shape: one object, or chunks that end with ``[DONE]``."""
 
-    id_prefix: ClassVar[str]
     object_name: ClassVar[str]
     chunk_name: ClassVar[str]
 
     def __init__(self, model: str, job: Job, vocabulary: Vocabulary, *, include_usage: bool) -> None:
-        self.id = f"{self.id_prefix}-{uuid4().hex}"
-        self.shows_tokens = job.shows_tokens
-        """Whether `prepare` is needed."""
+        super().__init__(job, vocabulary)
         self._shows_logprobs = job.params.logprobs is not None
         self._created = int(time.time())
         self._model = model
-        self._job = job
-        self._vocabulary = vocabulary
         self._include_usage = include_usage
-        self._prompt_tokens = 0
-        self._cached_tokens = 0
-        self._completion_tokens = 0
-
-    async def prepare(self, outputs: Iterable[RequestOutput]) -> None:
-        """Get to know the tokens that `body` or `chunks` will show for these outputs."""
-        await self._vocabulary.learn(named_tokens(outputs))
 
     @abstractmethod
     def whole_choice(self, index: int, output: RequestOutput) -> Choice:
@@ -83,28 +75,28 @@ class Reply(ABC):
         """The pieces of a choice that an output stands for; each becomes a chunk."""
 
     def body(self, outputs: Sequence[RequestOutput]) -> Envelope:
-        """The whole reply, from the complete output of each choice in order."""
         for index, output in enumerate(outputs):
             self._count(index, output)
         choices = [self.whole_choice(index, output) for index, output in enumerate(outputs)]
         return self._envelope(self.object_name, choices, self._usage())
 
-    def chunks(self, index: int, output: RequestOutput) -> list[Envelope]:
-        """The chunks for an output of the choice `index`."""
+    def events(self, batch: Sequence[ChoiceOutput]) -> bytes:
+        return b"".join([event(chunk) for index, output in batch for chunk in self._chunks(index, output)])
+
+    def ending(self) -> bytes:
+        if not self._include_usage:
+            return DONE
+        return event(self._envelope(self.chunk_name, [], self._usage())) + DONE
+
+    def failure(self, problem: Problem) -> bytes:
+        return event(problem.body)
+
+    def _chunks(self, index: int, output: RequestOutput) -> Iterable[Envelope]:
         if output.finish_reason is not None:
             self._count(index, output)
         usage = None if self._include_usage else UNSET
-        return [self._envelope(self.chunk_name, [piece], usage) for piece in self.pieces(index, output)]
-
-    def usage_chunk(self) -> Envelope | None:
-        """The last chunk, if the client asked for the usage."""
-        return self._envelope(self.chunk_name, [], self._usage()) if self._include_usage else None
-
-    def _count(self, index: int, last: RequestOutput) -> None:
-        self._completion_tokens += last.completion_tokens
-        if index % self._job.params.n == 0:
-            self._prompt_tokens += last.prompt_tokens
-            self._cached_tokens += last.cached_tokens
+        for piece in self.pieces(index, output):
+            yield self._envelope(self.chunk_name, [piece], usage)
 
     def _usage(self) -> Usage:
         return Usage(

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from corelm.api import InvalidRequestError
-from corelm_openai.decoding import decode
+from corelm_openai.http.decoding import decode
 
 LONGEST_NEUTRAL = 64
 """Bytes. A longer value asks for something, and is refused without the time that decoding it could take."""

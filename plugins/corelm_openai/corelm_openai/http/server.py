@@ -10,7 +10,7 @@ from typing import Any, cast
 import uvicorn
 
 from corelm.api import StartupError
-from corelm_openai.connection import LINGER_S, MAX_HEAD_BYTES, Connection
+from corelm_openai.http.connection import LINGER_S, MAX_HEAD_BYTES, Connection
 from corelm_openai.settings import OpenAISettings
 
 BACKLOG = 2048

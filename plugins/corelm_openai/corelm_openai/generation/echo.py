@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from corelm.api import Prompt, TokenLogprobs
-from corelm_openai.logprobs import Position
-from corelm_openai.vocabulary import Token, Vocabulary, token
+from corelm_openai.generation.logprobs import Position
+from corelm_openai.generation.vocabulary import Token, Vocabulary, token
 
 
 class Echo:

@@ -1,42 +1,21 @@
-"""Server-sent events."""
+"""A reply that is streamed."""
 
 import asyncio
-from typing import Any
 
-import msgspec
 from litestar.types import Receive, Scope, Send
 
-from corelm_openai.choices import Choices
-from corelm_openai.disconnect import ClientLeftError, until_disconnect
-from corelm_openai.errors import describe
-from corelm_openai.replies import Reply
-
-DONE = b"data: [DONE]\n\n"
-HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-]
-_LINE_ENDS = {char.encode(): f"\\u{ord(char):04x}".encode() for char in "\u0085\u2028\u2029"}
-"""Line ends to some clients, though neither JSON nor server-sent events count them as such."""
-
-_encode = msgspec.json.Encoder().encode
-
-
-def event(data: Any) -> bytes:
-    """One event: a line of JSON without any character that a client could take for a line end."""
-    line: bytes = _encode(data)
-    if not line.isascii():
-        for char, escaped in _LINE_ENDS.items():
-            line = line.replace(char, escaped)
-    return b"data: %b\n\n" % line
+from corelm_openai.generation.choices import Choices
+from corelm_openai.generation.replies import Reply
+from corelm_openai.http.disconnect import ClientLeftError, until_disconnect
+from corelm_openai.http.errors import describe
+from corelm_openai.http.sse import HEADERS
 
 
 class EventStream:
     """An ASGI app: starts the requests of a reply and streams what they produce.
 
     The response starts with the first output, so that whatever fails before has a status of its own. Later an
-    error is one event, after which the stream ends without ``[DONE]``. The requests end with the connection.
+    error is the last event. The requests end with the connection.
     """
 
     def __init__(self, choices: Choices, reply: Reply) -> None:
@@ -62,7 +41,7 @@ class EventStream:
             except Exception as error:
                 if not self._started:
                     raise
-                data, more = event(describe(error).body), False
+                data, more = self._reply.failure(describe(error)), False
             if data:
                 await self._send(send, data, more=more)
             await asyncio.sleep(0)  # outputs that are always ready must not keep the event loop to themselves
@@ -72,11 +51,8 @@ class EventStream:
         batch = await self._choices.read()
         if self._reply.shows_tokens:
             await self._reply.prepare(output for _, output in batch)
-        events = [event(chunk) for output in batch for chunk in self._reply.chunks(*output)]
-        if self._choices.finished:
-            usage = self._reply.usage_chunk()
-            events += [event(usage), DONE] if usage else [DONE]
-        return b"".join(events)
+        events = self._reply.events(batch)
+        return events + self._reply.ending() if self._choices.finished else events
 
     async def _send(self, send: Send, data: bytes, *, more: bool = True) -> None:
         if not self._started:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from corelm.api import RequestOutput, TokenLogprobs
-from corelm_openai.vocabulary import Token, Vocabulary
+from corelm_openai.generation.vocabulary import Token, Vocabulary
 
 Position = tuple[Token, TokenLogprobs | None]
 """A token and its log-probability, which the first of a prompt has not."""

@@ -1,0 +1,1 @@
+"""Chat completions, and what other conversation endpoints build on."""

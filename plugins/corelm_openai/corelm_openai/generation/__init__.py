@@ -1,0 +1,1 @@
+"""What the generating endpoints share."""
