@@ -1,0 +1,1 @@
+"""Executor "gpu" of corelm."""

@@ -1,0 +1,1 @@
+"""The Triton kernels, one a file, each with its reference in PyTorch beside it."""
