@@ -89,7 +89,7 @@ class Timed:
         return statistics.median(self.seconds[-last:]) * 1e3
 
 
-def build(tokenizer, tokens, sequences, steps, busy_s=0.0, depth=1):
+def build(tokenizer, tokens, sequences, steps, busy_s=0.0, depth=1, observing=None):
     executor = InstantExecutor(tokens, sequences * (PROMPT + steps + 32) // 16, busy_s, depth)
     info = executor.load(lambda fraction, text: None)
     memory = KVMemory(num_blocks=info.num_blocks, block_size=info.block_size, prefix_cache=True)
@@ -106,7 +106,9 @@ def build(tokenizer, tokens, sequences, steps, busy_s=0.0, depth=1):
         vocab_size=info.vocab_size,
     )
     intake = Intake(tokenizer, prompts, capabilities=info.capabilities)
-    core = Engine(model_name="bench", executor=executor, info=info, scheduler=scheduler, intake=intake)
+    core = Engine(
+        model_name="bench", executor=executor, info=info, scheduler=scheduler, intake=intake, observing=observing
+    )
     return core, scheduler, executor
 
 

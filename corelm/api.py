@@ -25,6 +25,7 @@ from corelm.contracts.frontend import (
     RequestOptions,
     ResultStream,
 )
+from corelm.contracts.grammar import Grammar, GrammarCompiler, GrammarContext, GrammarMatcher
 from corelm.contracts.logits import LogitsProcessor, LogitsProcessorContext, LogitsRow
 from corelm.contracts.model import ResolvedModel
 from corelm.contracts.observer import (
@@ -92,6 +93,10 @@ __all__ = [
     "FirstToken",
     "Frontend",
     "FrontendContext",
+    "Grammar",
+    "GrammarCompiler",
+    "GrammarContext",
+    "GrammarMatcher",
     "IncrementalDecoder",
     "InvalidRequestError",
     "LogitsProcessor",

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from corelm.contracts.executor import Executor, ExecutorContext, ExecutorInfo, Progress
+from corelm.contracts.grammar import GrammarContext
 from corelm.contracts.logits import LogitsProcessor, LogitsProcessorContext
 from corelm.contracts.model import ResolvedModel
 from corelm.contracts.observer import ObserverContext
@@ -14,6 +15,7 @@ from corelm.contracts.scheduling import PolicyContext
 from corelm.contracts.tokenizer import Tokenizer, TokenizerContext
 from corelm.engine.async_engine import AsyncEngine
 from corelm.engine.engine import Engine
+from corelm.engine.grammars import Grammars
 from corelm.engine.intake import Intake
 from corelm.engine.observing import Observing
 from corelm.engine.prompts import PromptReader
@@ -70,6 +72,7 @@ def engine_loader(settings: Settings, host: PluginHost, observing: Observing) ->
     """Selects the plugins now; the returned function loads the model."""
     executor = host.select("executor", settings.executor)
     scheduler = host.select("scheduler", settings.scheduler)
+    grammar = host.select("grammar", settings.grammar) if host.has_grammar(settings.grammar) else None
     tokenizer = host.select("tokenizer", settings.tokenizer)
     chosen = [host.select("logits_processor", name) for name in dict.fromkeys(settings.logits_processors)]
 
@@ -88,7 +91,7 @@ def engine_loader(settings: Settings, host: PluginHost, observing: Observing) ->
             runner, info = _load_executor(settings, host, executor, model, processors, progress)
             try:
                 return _assemble(
-                    settings, host, scheduler, observing, model, runner, info, loading.result(), processors
+                    settings, host, scheduler, grammar, observing, model, runner, info, loading.result(), processors
                 )
             except BaseException:
                 _free(runner)
@@ -137,6 +140,11 @@ def _check(info: ExecutorInfo, registration: Registration, processors: Mapping[s
                 f"{registration} reports {field} = {getattr(info, field)}; it needs at least one: "
                 "see --kv-cache-tokens, --block-size and --max-model-len"
             )
+    if ("embeddings" in info.capabilities) != (info.embedding_size > 0):
+        raise PluginError(
+            f"{registration} reports embedding_size = {info.embedding_size} "
+            f"{'with' if 'embeddings' in info.capabilities else 'without'} the capability 'embeddings'"
+        )
     if processors and "logits_processors" not in info.capabilities:
         raise ConfigurationError(
             f"logits_processors: {registration} cannot apply logits processors; "
@@ -156,6 +164,7 @@ def _assemble(
     settings: Settings,
     host: PluginHost,
     scheduler: Registration,
+    grammar: Registration | None,
     observing: Observing,
     model: ResolvedModel,
     executor: Executor,
@@ -184,7 +193,8 @@ def _assemble(
         kv_tokens=info.num_blocks * info.block_size,
         vocab_size=min(info.vocab_size, tokenizer.vocab_size),
     )
-    intake = Intake(tokenizer, prompts, capabilities=info.capabilities, logits_processors=processors)
+    grammars = _grammars(settings, host, grammar, info, tokenizer)
+    intake = Intake(tokenizer, prompts, capabilities=info.capabilities, logits_processors=processors, grammars=grammars)
     if tokenizer.vocab_size > info.vocab_size:
         logger.warning(
             "the tokenizer knows %d tokens, the executor only %d: prompts with others are refused",
@@ -198,5 +208,22 @@ def _assemble(
         info=info,
         scheduler=mechanism,
         intake=intake,
+        grammars=grammars,
         observing=observing,
+    )
+
+
+def _grammars(
+    settings: Settings, host: PluginHost, registration: Registration | None, info: ExecutorInfo, tokenizer: Tokenizer
+) -> Grammars | None:
+    if registration is None or "grammar" not in info.capabilities:
+        return None
+    context = GrammarContext(
+        settings=settings.plugin(registration.name), tokenizer=tokenizer, vocab_size=info.vocab_size
+    )
+    return Grammars(
+        host.create(registration, context),
+        vocab_size=info.vocab_size,
+        timeout_s=settings.grammar_timeout_s,
+        kept=settings.grammar_cache,
     )

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from corelm.contracts.diagnosis import Finding
 from corelm.contracts.executor import Executor, ExecutorContext
 from corelm.contracts.frontend import Frontend, FrontendContext
+from corelm.contracts.grammar import GrammarCompiler, GrammarContext
 from corelm.contracts.logits import LogitsProcessor, LogitsProcessorContext
 from corelm.contracts.model import ResolvedModel
 from corelm.contracts.observer import Observer, ObserverContext
@@ -125,6 +126,11 @@ def corelm_register_observers(register: Register[ObserverContext, Observer]) -> 
 @hookspec
 def corelm_register_logits_processors(register: Register[LogitsProcessorContext, LogitsProcessor]) -> None:
     """Register logits processors, which change what requests that name them sample from. Any number can be selected."""
+
+
+@hookspec
+def corelm_register_grammars(register: Register[GrammarContext, GrammarCompiler]) -> None:
+    """Register grammar compilers, which keep outputs to a schema, a regular expression, a choice or a grammar."""
 
 
 @hookspec(firstresult=True)

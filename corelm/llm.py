@@ -55,7 +55,10 @@ class LLM:
             self._engine = self._thread.submit(partial(load, report)).result()
             report(1.0, "loaded")
         card = ModelCard(
-            names=(self._engine.model_name,), created=int(time.time()), max_model_len=self._engine.intake.max_len
+            names=(self._engine.model_name,),
+            created=int(time.time()),
+            max_model_len=self._engine.intake.max_len,
+            embedding_size=self._engine.info.embedding_size or None,
         )
         self._observing.started(EngineInfo(model=card, executor=self._engine.info))
 
@@ -111,8 +114,10 @@ class LLM:
         self.close()
 
     def _prepare(self, index: int, prompt: Prompt, params: SamplingParams) -> Request | InvalidRequestError:
+        intake, wanted = self._engine.intake, params.structured_output
         try:
-            return self._engine.intake.prepare(prompt, params, request_id=str(index), arrival=time.monotonic())
+            grammar = None if wanted is None else intake.grammars().compile(wanted)
+            return intake.prepare(prompt, params, request_id=str(index), arrival=time.monotonic(), grammar=grammar)
         except InvalidRequestError as error:
             return error
 

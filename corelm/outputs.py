@@ -1,5 +1,6 @@
 """What a request gives back."""
 
+import struct
 from typing import Literal
 
 import msgspec
@@ -49,6 +50,21 @@ class RequestOutput(msgspec.Struct, frozen=True, kw_only=True):
     """Prompt tokens that did not have to be computed because the prefix cache had them."""
     completion_tokens: int
     """Tokens generated so far, over all outputs."""
+
+
+class Embedding(msgspec.Struct, frozen=True, kw_only=True):
+    """A vector of length 1 that stands for a text."""
+
+    request_id: str
+    data: bytes
+    """The vector as float32, in little-endian order."""
+    prompt_tokens: int
+    cached_tokens: int = 0
+    """Prompt tokens that did not have to be computed because the prefix cache had them."""
+
+    @property
+    def vector(self) -> tuple[float, ...]:
+        return struct.unpack(f"<{len(self.data) // 4}f", self.data)
 
 
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):

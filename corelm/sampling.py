@@ -1,11 +1,12 @@
 """Per-request generation parameters, validated once, here."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
-from corelm.errors import InvalidRequestError
+from corelm.limits import check_float, check_int, check_limits, refuse
 
 MAX_STOP_STRINGS = 16
 MAX_STOP_LENGTH = 1024
@@ -19,31 +20,10 @@ MAX_CHOICES = 128
 MAX_BEAM_WIDTH = 16
 MAX_GRAMMAR_LENGTH = 2**18
 SEED_RANGE = range(-(2**63), 2**63)
+MOST = 2**31 - 1
+"""Largest number where there is no reason for another limit."""
 GREEDY_BELOW = 1e-5
 """Temperatures below this are greedy: dividing by them would overflow."""
-
-
-def refuse(param: str, message: str) -> InvalidRequestError:
-    """The error for a parameter, whose name begins the message."""
-    return InvalidRequestError(f"{param} {message}", param=param)
-
-
-def check_int(param: str, value: Any, low: int, high: int) -> None:
-    """Raise `InvalidRequestError` unless `value` is an integer in [low, high]."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise refuse(param, f"must be an integer, not {type(value).__name__}")
-    if not low <= value <= high:
-        raise refuse(param, f"must be between {low} and {high}")
-
-
-def check_float(param: str, value: Any, low: float, high: float, *, open_low: bool = False) -> None:
-    """Raise `InvalidRequestError` unless `value` is a number in [low, high], or (low, high] with `open_low`."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise refuse(param, f"must be a number, not {type(value).__name__}")
-    above = value > low if open_low else value >= low
-    if not (above and value <= high):  # so written, NaN is refused too
-        bracket = "(" if open_low else "["
-        raise refuse(param, f"must be a finite number in {bracket}{low:g}, {high:g}]")
 
 
 def _check_texts(param: str, value: Any, most: int, longest: int) -> None:
@@ -60,29 +40,28 @@ def _check_token_ids(param: str, value: Any, most: int) -> None:
     if not isinstance(value, tuple | list) or len(value) > most:
         raise refuse(param, f"must be a list of at most {most} token ids")
     for token in value:
-        check_int(param, token, 0, 2**31 - 1)
+        check_int(param, token, 0, MOST)
 
 
 class BeamSearch(msgspec.Struct, frozen=True, kw_only=True):
     """Look for the most probable output among `width` beginnings at a time, as transformers does."""
 
-    width: int
-    """1 to 16."""
-    length_penalty: float = 1.0
+    width: Annotated[int, Meta(ge=1, le=MAX_BEAM_WIDTH)]
+    length_penalty: Annotated[float, Meta(ge=-10.0, le=10.0)] = 1.0
     """Scores are log-probabilities divided by the length to this power: above 0 favours long outputs."""
     early_stopping: bool | Literal["never"] = False
     """True ends with the first `width` finished outputs, False when a better one is unlikely, ``never`` when none is
     possible."""
 
     def __post_init__(self) -> None:
-        check_int("beam.width", self.width, 1, MAX_BEAM_WIDTH)
-        check_float("beam.length_penalty", self.length_penalty, -10.0, 10.0)
+        check_limits(self, "beam.")
         if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
             raise refuse("beam.early_stopping", 'must be true, false or "never"')
 
 
 class StructuredOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """What an output must look like. Needs an engine with a grammar compiler, which says what it makes of the source."""
+    """What an output must look like. Needs an engine with a grammar compiler, which says what it makes of the
+    source."""
 
     kind: Literal["json_schema", "regex", "choice", "grammar"]
     source: str
@@ -102,26 +81,26 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     Raises `InvalidRequestError`, whose `param` names the field, on any value out of range.
     """
 
-    n: int = 1
+    n: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] = 1
     """Choices to return. They share the prompt; choice i draws with seed + i."""
-    best_of: int | None = None
+    best_of: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] | None = None
     """Generate this many and return the `n` with the highest mean log-probability. Not less than `n`."""
     beam: BeamSearch | None = None
     """Search instead of sampling; returns the `n` best outputs at the end."""
-    temperature: float = 1.0
-    """0 to 2. Below 1e-5 decoding is greedy: the most probable token, ties to the lowest id."""
-    top_p: float = 1.0
-    """Nucleus: keep the smallest set of tokens whose probability reaches this, in (0, 1]."""
-    top_k: int = -1
+    temperature: Annotated[float, Meta(ge=0.0, le=2.0)] = 1.0
+    """Below 1e-5 decoding is greedy: the most probable token, ties to the lowest id."""
+    top_p: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
+    """Nucleus: keep the smallest set of tokens whose probability reaches this."""
+    top_k: Annotated[int, Meta(ge=-1, le=MOST)] = -1
     """Keep only this many most probable tokens; -1 or 0 keeps all."""
-    min_p: float = 0.0
-    """Drop tokens less probable than this fraction of the most probable one, in [0, 1]."""
-    presence_penalty: float = 0.0
-    """-2 to 2, subtracted from the logits of tokens that the output contains."""
-    frequency_penalty: float = 0.0
-    """-2 to 2, subtracted once for each time that the output contains the token."""
-    repetition_penalty: float = 1.0
-    """Above 0 to 10: positive logits of tokens in prompt or output are divided by it, negative ones multiplied."""
+    min_p: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
+    """Drop tokens less probable than this fraction of the most probable one."""
+    presence_penalty: Annotated[float, Meta(ge=-2.0, le=2.0)] = 0.0
+    """Subtracted from the logits of tokens that the output contains."""
+    frequency_penalty: Annotated[float, Meta(ge=-2.0, le=2.0)] = 0.0
+    """Subtracted once for each time that the output contains the token."""
+    repetition_penalty: Annotated[float, Meta(gt=0.0, le=10.0)] = 1.0
+    """Positive logits of tokens in prompt or output are divided by it, negative ones multiplied."""
     logit_bias: Mapping[int, float] = {}
     """-100 to 100, added to the logits of token ids."""
     allowed_token_ids: tuple[int, ...] | None = None
@@ -133,11 +112,11 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     They follow masks and penalties, in the order of the engine's setting."""
     structured_output: StructuredOutput | None = None
     """Sample nothing but what can become such an output, which then ends by itself."""
-    seed: int | None = None
+    seed: Annotated[int, Meta(ge=SEED_RANGE.start, le=SEED_RANGE.stop - 1)] | None = None
     """64-bit seed. With one, the tokens depend on nothing but the request itself."""
-    max_tokens: int | None = None
+    max_tokens: Annotated[int, Meta(ge=0, le=MOST)] | None = None
     """At most this many new tokens; None means as many as the context holds. 0 only reads the prompt."""
-    min_tokens: int = 0
+    min_tokens: Annotated[int, Meta(ge=0, le=MOST)] = 0
     """Do not end before there are this many new tokens."""
     stop: tuple[str, ...] = ()
     """Generation ends before the first of these strings; the string itself is not returned."""
@@ -152,49 +131,29 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """Leave special tokens out of the text."""
     spaces_between_special_tokens: bool = True
     """Where a tokenizer puts spaces between special tokens that are shown, keep them."""
-    logprobs: int | None = None
-    """Report the log-probability of each new token, and those of this many most probable ones, 0 to 64."""
-    prompt_logprobs: int | None = None
+    logprobs: Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)] | None = None
+    """Report the log-probability of each new token, and those of this many most probable ones."""
+    prompt_logprobs: Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)] | None = None
     """The same for the tokens of the prompt."""
     truncate_prompt_tokens: int | None = None
     """Keep only this many tokens of the prompt, its last ones; -1 keeps what the context holds."""
 
     def __post_init__(self) -> None:
-        self._check_choices()
-        self._check_picking()
+        check_limits(self)
+        if self.best_of is not None and self.best_of < self.n:
+            raise refuse("best_of", f"must be at least n, which is {self.n}")
         self._check_edits()
         self._check_ending()
-        for name in ("logprobs", "prompt_logprobs"):
-            if getattr(self, name) is not None:
-                check_int(name, getattr(self, name), 0, MAX_LOGPROBS)
         if self.truncate_prompt_tokens is not None and self.truncate_prompt_tokens != -1:
-            check_int("truncate_prompt_tokens", self.truncate_prompt_tokens, 1, 2**31 - 1)
+            check_int("truncate_prompt_tokens", self.truncate_prompt_tokens, 1, MOST)
         if self.beam is not None:
             self._check_beam(self.beam)
 
-    def _check_choices(self) -> None:
-        check_int("n", self.n, 1, MAX_CHOICES)
-        if self.best_of is not None:
-            check_int("best_of", self.best_of, 1, MAX_CHOICES)
-            if self.best_of < self.n:
-                raise refuse("best_of", f"must be at least n, which is {self.n}")
-
-    def _check_picking(self) -> None:
-        check_float("temperature", self.temperature, 0.0, 2.0)
-        check_float("top_p", self.top_p, 0.0, 1.0, open_low=True)
-        check_int("top_k", self.top_k, -1, 2**31 - 1)
-        check_float("min_p", self.min_p, 0.0, 1.0)
-        if self.seed is not None:
-            check_int("seed", self.seed, SEED_RANGE.start, SEED_RANGE.stop - 1)
-
     def _check_edits(self) -> None:
-        check_float("presence_penalty", self.presence_penalty, -2.0, 2.0)
-        check_float("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
-        check_float("repetition_penalty", self.repetition_penalty, 0.0, 10.0, open_low=True)
         if not isinstance(self.logit_bias, Mapping) or len(self.logit_bias) > MAX_TOKEN_IDS:
             raise refuse("logit_bias", f"must map at most {MAX_TOKEN_IDS} token ids to numbers")
         for token, bias in self.logit_bias.items():
-            check_int("logit_bias", token, 0, 2**31 - 1)
+            check_int("logit_bias", token, 0, MOST)
             check_float("logit_bias", bias, -100.0, 100.0)
         if self.allowed_token_ids is not None:
             _check_token_ids("allowed_token_ids", self.allowed_token_ids, MAX_TOKEN_IDS)
@@ -206,13 +165,13 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
             raise refuse("logits_processors", f"must map at most {MAX_LOGITS_PROCESSORS} names to arguments")
 
     def _check_ending(self) -> None:
-        if self.max_tokens is not None:
-            check_int("max_tokens", self.max_tokens, 0, 2**31 - 1)
-        check_int("min_tokens", self.min_tokens, 0, 2**31 - 1)
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise refuse("min_tokens", f"must be at most max_tokens, which is {self.max_tokens}")
         _check_texts("stop", self.stop, MAX_STOP_STRINGS, MAX_STOP_LENGTH)
         _check_token_ids("stop_token_ids", self.stop_token_ids, MAX_STOP_STRINGS)
+        for name in ("min_tokens", "ignore_eos"):
+            if getattr(self, name) and self.structured_output is not None:
+                raise refuse(name, "does not go together with structured_output, which says itself when it may end")
 
     def _check_beam(self, beam: BeamSearch) -> None:
         if self.n > beam.width:

@@ -15,7 +15,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from corelm_openai.hookspecs import corelm_openai_register_routes
+from corelm_openai.hookspecs import (
+    corelm_openai_register_reasoning_formats,
+    corelm_openai_register_routes,
+    corelm_openai_register_tool_formats,
+)
 from corelm_torch.hookspecs import corelm_torch_register_models
 from embed import fill
 from public_names import module_summary, public_names
@@ -54,7 +58,7 @@ what was loaded and what was not; with `CORELM_TRACE_PLUGINS=1` every call of a 
 """
 ADDED_HOOKS_INTRO = """\
 A plugin can add hooks, which others then implement like those above. It implements `corelm_add_hooks` and keeps the
-`corelm.api.Extensions` that it is given for each hook. The plugins of this repository add two.
+`corelm.api.Extensions` that it is given for each hook. The plugins of this repository add four.
 """
 API_INTRO = """\
 Everything that a plugin may import from corelm, grouped by contract. The docstrings say what is promised: read them in
@@ -105,7 +109,12 @@ def hooks_page() -> str:
     parts.append(f"# Hooks that plugins add\n\n{ADDED_HOOKS_INTRO}")
     parts.append(_callback("add", hookspecs.AddHook))
     parts.append(_callback("register", hookspecs.RegisterExtension))
-    added = [corelm_torch_register_models, corelm_openai_register_routes]
+    added = [
+        corelm_torch_register_models,
+        corelm_openai_register_routes,
+        corelm_openai_register_tool_formats,
+        corelm_openai_register_reasoning_formats,
+    ]
     parts += [f"## `{hook.__name__}`\n\n{_signature(hook)}\n\n{inspect.getdoc(hook)}\n" for hook in added]
     return "\n".join(parts)
 

@@ -96,6 +96,8 @@ def _selected(settings: Settings, host: PluginHost) -> Iterator[Finding]:
         *(("observer", name) for name in settings.observers),
         *(("logits_processor", name) for name in settings.logits_processors),
     ]
+    if host.has_grammar(settings.grammar):
+        chosen.append(("grammar", settings.grammar))
     for kind, name in chosen:
         try:
             registration = host.select(kind, name)

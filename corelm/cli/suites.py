@@ -9,15 +9,25 @@ from functools import partial
 from typing import Any
 from unittest import SkipTest
 
+import msgspec
+
 from corelm.contracts.executor import Executor, ExecutorContext
 from corelm.contracts.frontend import Frontend, FrontendContext
+from corelm.contracts.grammar import GrammarCompiler, GrammarContext
 from corelm.contracts.model import ResolvedModel
 from corelm.contracts.scheduling import PolicyContext, SchedulingPolicy
 from corelm.contracts.tokenizer import Tokenizer, TokenizerContext
 from corelm.errors import PluginError, StartupError, describe
 from corelm.plugins import PluginHost, Registration
 from corelm.settings import Settings
-from corelm.testing import ExecutorConformance, FrontendConformance, PolicyConformance, TokenizerConformance
+from corelm.testing import (
+    ExecutorConformance,
+    FakeTokenizer,
+    FrontendConformance,
+    GrammarConformance,
+    PolicyConformance,
+    TokenizerConformance,
+)
 
 URL_S = 0.3
 """How long a frontend may take to say its URL."""
@@ -43,6 +53,9 @@ def suite_for(registration: Registration, settings: Settings, host: PluginHost) 
         case "frontend":
             create(frontend_context := FrontendContext(settings=own))
             return _Frontend(partial(create, frontend_context))
+        case "grammar":
+            create(GrammarContext(settings=own, tokenizer=FakeTokenizer(), vocab_size=FakeTokenizer.vocab_size))
+            return _Grammar(create, own)
     return None
 
 
@@ -91,6 +104,15 @@ class _Policy(PolicyConformance):
             if "overtaken" not in str(failure):
                 raise
             raise SkipTest(f"requests may starve, which its documentation has to say: {failure}") from None
+
+
+class _Grammar(GrammarConformance):
+    def __init__(self, create: Callable[[GrammarContext], GrammarCompiler], settings: Any) -> None:
+        self._create = create
+        self._settings = settings
+
+    def make_compiler(self, context: GrammarContext) -> GrammarCompiler:
+        return self._create(msgspec.structs.replace(context, settings=self._settings))
 
 
 class _Tokenizer(TokenizerConformance):

@@ -66,7 +66,11 @@ class ExecutorInfo(msgspec.Struct, frozen=True, kw_only=True):
     ``penalties``: the presence, frequency and repetition penalty.
     ``token_masks``: `logit_bias`, `allowed_token_ids`, `bad_words` and `min_tokens`.
     ``logits_processors``: those of the context, each called once in a step with the rows of the sequences that use it.
+    ``embeddings``: `SequenceStart.embed`, with `embedding_size`.
+    ``grammar``: `SequenceSlice.forced` and `SequenceSlice.allowed`.
     """
+    embedding_size: int = 0
+    """Numbers in an embedding, if the executor makes any."""
     num_swap_blocks: int = 0
     """Blocks in host memory, with ids of their own from 0. Needs ``prefix_cache``, whose way of starting resumes."""
     pipeline_depth: int = 1
@@ -91,6 +95,8 @@ class SequenceStart(msgspec.Struct, frozen=True, kw_only=True):
     """Token sequences that may not appear: the last token of one is not sampled after its others."""
     end_token_ids: tuple[int, ...] = ()
     """Not sampled before there are `sampling.min_tokens` output tokens; empty if that is 0."""
+    embed: bool = False
+    """The step that computes the last position of the prompt gives its embedding. Nothing is sampled."""
 
 
 class SequenceSlice(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +109,12 @@ class SequenceSlice(msgspec.Struct, frozen=True, kw_only=True):
     """Appended to the sequence's block table before computing. Position p lies in entry p // block_size."""
     sample: bool
     """Sample the token after the last position and append it to the sequence."""
+    forced: tuple[int, ...] = ()
+    """Output tokens that a grammar leaves no choice about, appended to the sequence before computing: they follow the
+    token at position `start`, the last that was sampled. They may be more than `num_tokens` has room for."""
+    allowed: bytes | None = None
+    """What the token to be sampled may be, if that is limited: bit i % 8 of byte i // 8 is token i;
+    ``4 * ceil(vocab_size / 32)`` bytes. Other limits hold beside it."""
 
 
 class StepPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +150,10 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     prompt_logprobs: dict[int, list[TokenLogprobs]] = {}
     """By seq_id, for sequences that asked for `SamplingParams.prompt_logprobs`: of each prompt token that follows a
     position of the slice (positions start + 1 to start + num_tokens, as far as they lie in the prompt)."""
+    embeddings: dict[int, bytes] = {}
+    """By seq_id, for sequences to be embedded whose last position the step computed: the hidden state of that position
+    after the model's last norm, divided by its Euclidean length; `ExecutorInfo.embedding_size` numbers, as float32 in
+    little-endian order."""
     errors: dict[int, str] = {}
     """Sequences (by seq_id) that failed alone, with the reason. The others are valid."""
 

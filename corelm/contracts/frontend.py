@@ -3,14 +3,19 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import msgspec
+from msgspec import Meta
 
 from corelm.contracts.tokenizer import Chat
 from corelm.errors import InvalidRequestError
+from corelm.limits import check_limits
 from corelm.outputs import Embedding, EngineStats, RequestOutput
-from corelm.sampling import SamplingParams, check_float, check_int
+from corelm.sampling import SamplingParams
+
+if TYPE_CHECKING:
+    from corelm.contracts.observer import Observer
 
 EngineStatus = Literal["starting", "ready", "draining", "stopped", "errored"]
 Prompt = str | Sequence[int] | Chat
@@ -27,13 +32,13 @@ class FrontendContext(msgspec.Struct, frozen=True, kw_only=True):
 class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine and its policy know of a request besides its tokens. Raises `InvalidRequestError`."""
 
-    priority: int = 0
+    priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] = 0
     """Smaller is more urgent."""
     tenant: str | None = None
     """Who the request is for."""
     session: str | None = None
     """The conversation it belongs to."""
-    deadline_s: float | None = None
+    deadline_s: Annotated[float, Meta(ge=0.0, le=1e9)] | None = None
     """Seconds after its arrival within which the client wants it finished: a wish, for policies."""
     cache_salt: str | None = None
     """Prompts share cached prefixes only with prompts of the same salt."""
@@ -41,15 +46,13 @@ class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the request may use what the prefix cache holds, and leave its own prompt there."""
 
     def __post_init__(self) -> None:
-        check_int("priority", self.priority, -(2**31), 2**31 - 1)
+        check_limits(self)
         for name in ("tenant", "session", "cache_salt"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, str) and len(value) <= MAX_NAME_LENGTH):
                 raise InvalidRequestError(
                     f"{name} must be a string of at most {MAX_NAME_LENGTH} characters", param=name
                 )
-        if self.deadline_s is not None:
-            check_float("deadline_s", self.deadline_s, 0.0, 1e9)
 
 
 class ResultStream(Protocol):
@@ -144,6 +147,12 @@ class EngineClient(Protocol):
         """Return if requests are being served; else raise as `generate` would."""
 
     def stats(self) -> EngineStats: ...
+
+    def observe(self, observer: "Observer") -> None:
+        """Tell `observer` what happens from now on, as the observers of plugins are told: see `corelm.api.Observer`.
+
+        If requests are served already, `engine_started` comes at once. Does nothing once the engine has stopped.
+        """
 
 
 class Frontend(ABC):

@@ -12,7 +12,7 @@ import msgspec
 
 from corelm.contracts.executor import ExecutorInfo, Progress
 from corelm.contracts.frontend import EngineStatus, ModelCard, Prompt, RequestOptions
-from corelm.contracts.observer import EngineInfo
+from corelm.contracts.observer import EngineInfo, Observer
 from corelm.engine.embedding import embedding_of
 from corelm.engine.engine import Emission, Engine, EngineSnapshot
 from corelm.engine.observing import Observing
@@ -31,7 +31,7 @@ from corelm.errors import (
     describe,
 )
 from corelm.outputs import Embedding, EngineStats
-from corelm.sampling import SamplingParams
+from corelm.sampling import SamplingParams, StructuredOutput
 
 logger = logging.getLogger("corelm.engine")
 
@@ -111,6 +111,10 @@ class AsyncEngine:
         """What the executor said of itself when it was loaded."""
         return self._loaded().info
 
+    @property
+    def _description(self) -> EngineInfo:
+        return EngineInfo(model=self.model, executor=self.info)
+
     async def start(self, progress: Progress = lambda fraction, text: None) -> None:
         """Load the model and begin to serve. `progress` is called from another thread. Raises `StartupError`."""
         if self._loading or self._stopped:
@@ -128,7 +132,7 @@ class AsyncEngine:
             return
         self._snapshot = self._engine.snapshot()
         self.status = "ready"
-        self._observing.started(EngineInfo(model=self.model, executor=self.info))
+        self._observing.started(self._description)
         self._loop_task = asyncio.create_task(self._run(self._engine), name="corelm-engine-loop")
 
     async def generate(
@@ -142,7 +146,7 @@ class AsyncEngine:
         """Check and queue a request; see `corelm.api.EngineClient`."""
         self._check_serving()
         prepare = partial(self._loaded().intake.prepare, prompt, params, options=options)
-        return await self._queue(prepare, request_id, params.n)
+        return await self._queue(prepare, request_id, params.n, params.structured_output)
 
     async def embed(
         self,
@@ -193,6 +197,11 @@ class AsyncEngine:
             generation_tokens=now.generation_tokens,
         )
 
+    def observe(self, observer: Observer) -> None:
+        """See `corelm.api.EngineClient`."""
+        name = f"the frontend's observer {type(observer).__name__}"
+        self._observing.add(name, observer, self._description if self.status == "ready" else None)
+
     def drain(self) -> None:
         """Refuse new requests; those that run go on."""
         if self.status in ("starting", "ready"):
@@ -234,13 +243,22 @@ class AsyncEngine:
         if self._built is not None:
             self._built.shutdown()
 
-    async def _queue(self, prepare: Callable[..., Request], request_id: str | None, choices: int = 1) -> AsyncStream:
+    async def _queue(
+        self,
+        prepare: Callable[..., Request],
+        request_id: str | None,
+        choices: int = 1,
+        structured: StructuredOutput | None = None,
+    ) -> AsyncStream:
         if self._preparing + self._tracker.num_new + self._taken + self._snapshot.queued >= self._max_waiting:
             raise QueueFullError(f"{self._max_waiting} requests wait already; try again later")
         stream = self._tracker.open(request_id or uuid.uuid4().hex, choices)
+        prepare = partial(prepare, request_id=stream.request_id, arrival=time.monotonic())
         self._preparing += 1
         try:
-            request = await self._tokenized(partial(prepare, request_id=stream.request_id, arrival=time.monotonic()))
+            if structured is not None:
+                prepare = partial(prepare, grammar=await self._loaded().intake.grammars().compiled(structured))
+            request = await self._tokenized(prepare)
             self._check_serving()
         except BaseException:
             self._tracker.discard(stream)

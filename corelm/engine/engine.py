@@ -10,7 +10,9 @@ import msgspec
 
 from corelm.contracts.executor import Executor, ExecutorInfo, StepPlan, StepResult
 from corelm.contracts.observer import Outcome
+from corelm.engine.choice import Choice
 from corelm.engine.embedding import enter_embeddings
+from corelm.engine.grammars import Grammars, Masks
 from corelm.engine.intake import Intake
 from corelm.engine.journal import Journal
 from corelm.engine.observing import Observing
@@ -60,6 +62,7 @@ class Engine:
         info: ExecutorInfo,
         scheduler: Scheduler,
         intake: Intake,
+        grammars: Grammars | None = None,
         observing: Observing | None = None,
     ) -> None:
         self.model_name = model_name
@@ -68,6 +71,8 @@ class Engine:
         self.journal = Journal(observing or Observing(), time.monotonic)
         self._executor = executor
         self._scheduler = scheduler
+        self._grammars = grammars
+        self._masks = Masks(grammars)
         self._requests: dict[int, Request] = {}
         self._owner: dict[int, Request] = {}
         """The request of each sequence, by seq_id."""
@@ -144,6 +149,8 @@ class Engine:
             raise AssertionError("a request lives without sequences, or a sequence without its request")
 
     def shutdown(self) -> None:
+        if self._grammars is not None:
+            self._grammars.close()
         self._executor.shutdown()
 
     def fork(self, parent: Sequence, child: Sequence) -> None:
@@ -164,6 +171,14 @@ class Engine:
         """See `corelm.engine.request.Sequences`."""
         self._scheduler.resume(sequence)
 
+    def follow(self, sequence: Sequence, choice: Choice) -> None:
+        """See `corelm.engine.request.Sequences`."""
+        if choice.forced:
+            self._scheduler.force(sequence, choice.forced)
+            self._count(self._owner[sequence.seq_id], choice.forced)
+        if not choice.finished and choice.matcher is not None:
+            self._masks.want(sequence, choice.matcher)
+
     def _process(self, plan: StepPlan, result: StepResult) -> list[Emission]:
         _check(plan, result)
         if result.prompt_logprobs:
@@ -177,31 +192,42 @@ class Engine:
         for seq_id, reason in result.errors.items():
             if (request := self._owner.get(seq_id)) is not None:
                 self._scheduler.distrust(request.sequences[seq_id])
-                self.abort([request.number], "error")
-                emissions.append((request.number, RequestFailedError(reason)))
+                emissions.append(self._fail(request, RequestFailedError(reason)))
+        for sequence, error in self._masks.compute(self._owner):
+            if (request := self._owner.get(sequence.seq_id)) is not None:
+                emissions.append(self._fail(request, error))
         self.journal.flush()
         return emissions
 
     def _advance(self, sequence: Sequence, tokens: list[int], result: StepResult, emissions: list[Emission]) -> None:
-        self._generation_tokens += len(tokens)
         request = self._owner[sequence.seq_id]
         logprobs = None
+        self._count(request, tokens)
         try:
             if sequence.sampling.logprobs is not None:
                 logprobs = _checked(result.logprobs.get(sequence.seq_id, []), len(tokens))
             outputs = request.advance(self, sequence, tokens, logprobs)
         except StrictPolicyError:
             raise
+        except RequestFailedError as error:
+            emissions.append(self._fail(request, error))
+            return
         except (Exception, SystemExit) as error:
             logger.exception("request %s failed while its output was made", request.request_id)
-            self.abort([request.number], "error")
-            emissions.append((request.number, RequestFailedError(f"the output could not be made: {error}")))
+            emissions.append(self._fail(request, RequestFailedError(f"the output could not be made: {error}")))
             return
-        if self.journal.active:
-            self.journal.advanced(request, tokens)
         if not request.sequences:
             self.journal.ended(request, outputs[-1].finish_reason or "stop")
         emissions += [(request.number, output) for output in outputs]
+
+    def _count(self, request: Request, tokens: list[int]) -> None:
+        self._generation_tokens += len(tokens)
+        if self.journal.active:
+            self.journal.advanced(request, tokens)
+
+    def _fail(self, request: Request, error: RequestFailedError) -> Emission:
+        self.abort([request.number], "error")
+        return request.number, error
 
     def _enter_prompt_logprobs(self, plan: StepPlan, result: StepResult) -> None:
         for item in plan.slices:

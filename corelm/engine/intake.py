@@ -14,6 +14,7 @@ from corelm.contracts.tokenizer import Tokenizer
 from corelm.engine.beam import BeamRequest, num_candidates
 from corelm.engine.choice import Choice
 from corelm.engine.embedding import EmbeddingRequest
+from corelm.engine.grammars import CompiledGrammar, Grammars
 from corelm.engine.prompts import PromptReader
 from corelm.engine.request import BestOfRequest, GroupRequest, Request, SingleRequest
 from corelm.engine.stopping import stop_strings
@@ -34,6 +35,7 @@ CAPABILITY_OF = {
     "bad_words": "token_masks",
     "logits_processors": "logits_processors",
     "min_tokens": "token_masks",
+    "structured_output": "grammar",
 }
 """What an executor must be capable of for a parameter."""
 
@@ -48,14 +50,25 @@ class Intake:
         *,
         capabilities: frozenset[str],
         logits_processors: Mapping[str, LogitsProcessor] = {},
+        grammars: Grammars | None = None,
     ) -> None:
         self.tokenizer = tokenizer
         self.max_len = prompts.max_len
         self.prompts = prompts
+        self._grammars = grammars
         self._logits_processors = logits_processors
         self._embeds = "embeddings" in capabilities
         self._missing = {name: needed for name, needed in CAPABILITY_OF.items() if needed not in capabilities}
         self._ids = count(1)
+
+    def grammars(self) -> Grammars:
+        """What compiles `SamplingParams.structured_output`. Raises `InvalidRequestError` if it is not supported."""
+        if "structured_output" in self._missing:
+            raise self._lacking("structured_output")
+        if self._grammars is None:
+            message = "structured_output needs a grammar compiler, and there is none: install corelm-llguidance"
+            raise InvalidRequestError(message, param="structured_output")
+        return self._grammars
 
     def prepare(
         self,
@@ -65,8 +78,9 @@ class Intake:
         request_id: str,
         arrival: float,
         options: RequestOptions = RequestOptions(),
+        grammar: CompiledGrammar | None = None,
     ) -> Request:
-        """A request ready to be queued. Raises `InvalidRequestError`."""
+        """A request ready to be queued; `grammar` is that of its structured output. Raises `InvalidRequestError`."""
         stop_tokens = self._stop_tokens(params)
         self._check(params, stop_tokens.keys())
         token_ids, room = self.prompts.read(prompt, params)
@@ -81,8 +95,9 @@ class Intake:
             bad_words=tuple(self._bad_words(params)),
             end_token_ids=tuple(stop_tokens) if params.min_tokens else (),
             lockstep=params.beam is not None,
+            allowed=None if grammar is None else grammar.first_mask,
         )
-        return self._request(request_id, params, first, stop_tokens)
+        return self._request(request_id, params, first, stop_tokens, grammar)
 
     def prepare_embedding(
         self,
@@ -111,7 +126,12 @@ class Intake:
         return EmbeddingRequest(request_id, sequence)
 
     def _request(
-        self, request_id: str, params: SamplingParams, first: Sequence, stop_tokens: Mapping[int, str | int]
+        self,
+        request_id: str,
+        params: SamplingParams,
+        first: Sequence,
+        stop_tokens: Mapping[int, str | int],
+        grammar: CompiledGrammar | None,
     ) -> Request:
         stop = stop_strings(params.stop)
 
@@ -120,7 +140,8 @@ class Intake:
                 skip_special_tokens=params.skip_special_tokens,
                 spaces_between_special_tokens=params.spaces_between_special_tokens,
             )
-            return Choice(request_id, index, sequence, decoder, params, stop, stop_tokens)
+            matcher = None if grammar is None else grammar.grammar.matcher()
+            return Choice(request_id, index, sequence, decoder, params, stop, stop_tokens, matcher)
 
         branch = partial(self._branch, request_id)
         if params.beam is not None:
@@ -147,15 +168,14 @@ class Intake:
             bad_words=parent.bad_words,
             end_token_ids=parent.end_token_ids,
             lockstep=parent.lockstep,
+            allowed=parent.allowed,
         )
 
     def _check(self, params: SamplingParams, stop_tokens: Set[int]) -> None:
         num_stop_tokens = len(stop_tokens)
-        for name, needed in self._missing.items():
+        for name in self._missing:
             if getattr(params, name) != _DEFAULTS[name]:
-                raise InvalidRequestError(
-                    f"{name} is not supported: the executor lacks the capability {needed!r}", param=name
-                )
+                raise self._lacking(name)
         if params.min_tokens and params.allowed_token_ids is not None and set(params.allowed_token_ids) <= stop_tokens:
             raise InvalidRequestError(
                 "min_tokens leaves nothing to sample: every one of allowed_token_ids ends the output",
@@ -172,6 +192,10 @@ class Intake:
             )
         for name, argument in params.logits_processors.items():
             self._check_argument(name, argument)
+
+    def _lacking(self, name: str) -> InvalidRequestError:
+        message = f"{name} is not supported: the executor lacks the capability {self._missing[name]!r}"
+        return InvalidRequestError(message, param=name)
 
     def _check_argument(self, name: str, argument: Any) -> None:
         if name not in self._logits_processors:

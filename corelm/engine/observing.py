@@ -32,8 +32,19 @@ class Observing:
         self._max_waiting = max_waiting
         self._worker = Worker("corelm-observers")
         self._lock = threading.Lock()
+        self._closed = False
+        self._joining = 0
+        """Observers that were added and that the thread has not taken in yet."""
         self._waiting = 0
         self._dropped = 0
+
+    def add(self, name: str, observer: Observer, info: EngineInfo | None = None) -> None:
+        """Tell one more observer what happens from now on; first of all `info`, if the engine serves already."""
+        with self._lock:
+            if not self._closed:
+                self.active = True
+                self._joining += 1
+                self._worker.submit(partial(self._join, (name, observer), info))
 
     def started(self, info: EngineInfo) -> None:
         """The engine serves requests."""
@@ -62,7 +73,7 @@ class Observing:
     def close(self) -> None:
         """The engine stopped. Returns when the observers know it, or after `CLOSE_S`."""
         with self._lock:
-            active, self.active = self.active, False
+            active, self.active, self._closed = self.active, False, True
             if active:
                 told = self._worker.submit(partial(self._tell, lambda observer: observer.engine_stopped()))
             self._worker.close()
@@ -85,15 +96,25 @@ class Observing:
         if dropped:
             logger.warning("observers have caught up; batches of events that were dropped: %d", dropped)
 
+    def _join(self, entry: tuple[str, Observer], info: EngineInfo | None) -> None:
+        with self._lock:
+            self._joining -= 1
+            self._observers += (entry,)
+        if info is not None:
+            self._tell_one(entry, lambda observer: observer.engine_started(info))
+
     def _tell(self, news: Callable[[Observer], None]) -> None:
         for entry in self._observers:
-            try:
-                news(entry[1])
-            except BaseException:  # extensions in other languages raise more than Exception; this thread is ours
-                self._switch_off(entry)
-                logger.exception("%s failed and is switched off", entry[0])
+            self._tell_one(entry, news)
+
+    def _tell_one(self, entry: tuple[str, Observer], news: Callable[[Observer], None]) -> None:
+        try:
+            news(entry[1])
+        except BaseException:  # extensions in other languages raise more than Exception; this thread is ours
+            self._switch_off(entry)
+            logger.exception("%s failed and is switched off", entry[0])
 
     def _switch_off(self, entry: tuple[str, Observer]) -> None:
         with self._lock:
             self._observers = tuple(other for other in self._observers if other is not entry)
-            self.active = self.active and bool(self._observers)
+            self.active = self.active and bool(self._observers or self._joining)

@@ -26,6 +26,9 @@ class Sequences(Protocol):
     def resume(self, sequence: Sequence) -> None:
         """Let a sequence in lockstep go on."""
 
+    def follow(self, sequence: Sequence, choice: Choice) -> None:
+        """Let a sequence whose choice has a grammar go on as that allows."""
+
 
 class Request(ABC):
     """A request begins with one sequence, `first`, which may branch."""
@@ -67,10 +70,7 @@ class SingleRequest(Request):
     def advance(
         self, sequences: Sequences, sequence: Sequence, token_ids: list[int], logprobs: list[TokenLogprobs] | None
     ) -> list[RequestOutput]:
-        output = self._choice.advance(token_ids, logprobs)
-        if output.finish_reason is not None:
-            sequences.retire(sequence)
-        return [output]
+        return [_advance(sequences, self._choice, token_ids, logprobs)]
 
 
 class GroupRequest(Request):
@@ -99,10 +99,7 @@ class GroupRequest(Request):
         if not self._choices:
             self._begin(sequences)
         choice = self._choices[sequence.seq_id]
-        output = choice.advance(token_ids, logprobs)
-        if choice.finished:
-            sequences.retire(sequence)
-        return self._tell(choice, output)
+        return self._tell(choice, _advance(sequences, choice, token_ids, logprobs))
 
     def _begin(self, sequences: Sequences) -> None:
         self._add(0, self.first)
@@ -137,6 +134,17 @@ class BestOfRequest(GroupRequest):
             for place, choice in enumerate(ranked[: self._n])
             for output in self._outputs[choice.index]
         ]
+
+
+def _advance(
+    sequences: Sequences, choice: Choice, token_ids: list[int], logprobs: list[TokenLogprobs] | None
+) -> RequestOutput:
+    output = choice.advance(token_ids, logprobs)
+    if choice.matcher is not None:
+        sequences.follow(choice.sequence, choice)
+    if choice.finished:
+        sequences.retire(choice.sequence)
+    return output
 
 
 def _mean_logprob(choice: Choice) -> float:

@@ -18,9 +18,11 @@ class Worker:
     nothing that a call raises can cancel, end or escape whoever waits for it.
     """
 
-    def __init__(self, name: str, threads: int = 1) -> None:
+    def __init__(self, name: str, threads: int = 1, *, stack_bytes: int = 0) -> None:
+        """`stack_bytes` is the size of each thread's stack, 0 for the system's."""
         self._name = name
         self._threads = threads
+        self._stack_bytes = stack_bytes
         self._calls: queue.SimpleQueue[tuple[futures.Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._started = False
         self._closed = False
@@ -50,7 +52,11 @@ class Worker:
                 self._calls.put(None)
 
     def _start_thread(self) -> None:
-        threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        usual = threading.stack_size(self._stack_bytes)
+        try:
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        finally:
+            threading.stack_size(usual)
 
     def _run(self) -> None:
         while (item := self._calls.get()) is not None:

@@ -23,6 +23,7 @@ from corelm.suggestions import did_you_mean
 
 GROUP = "corelm"
 AUTO_EXECUTORS = ("gpu", "cpu")
+AUTO_GRAMMAR = "llguidance"
 logger = logging.getLogger(__name__)
 
 
@@ -128,8 +129,11 @@ class PluginHost:
     def select(self, kind: Kind, name: str) -> Registration:
         """The registration that the user asked for. Raises `PluginError` if there is none, or more than one.
 
-        The executor ``auto`` is the first of gpu and cpu that this machine can run.
+        The executor ``auto`` is the first of gpu and cpu that this machine can run; the grammar ``auto`` is llguidance,
+        or the only one.
         """
+        if kind == "grammar" and name == "auto":
+            return self._select_grammar()
         if kind == "executor" and name == "auto":
             return self._select_executor()
         if (kind, name) in self._conflicts:
@@ -138,6 +142,21 @@ class PluginHost:
         if name not in available:
             raise PluginError(f"no {kind} named {name!r}{did_you_mean(name, available)}{self._explain_absence(kind)}")
         return available[name]
+
+    def has_grammar(self, name: str) -> bool:
+        """Whether there is a grammar compiler to select: ``auto`` does without one where this machine can run none."""
+        return name != "auto" or bool(self._able_grammars())
+
+    def _able_grammars(self) -> dict[str, Registration]:
+        return {name: one for name, one in self.registrations["grammar"].items() if one.obstacle() is None}
+
+    def _select_grammar(self) -> Registration:
+        able = self._able_grammars()
+        if AUTO_GRAMMAR in able:
+            return able[AUTO_GRAMMAR]
+        if len(able) == 1:
+            return next(iter(able.values()))
+        raise PluginError(f"no grammar could be chosen automatically{self._explain_absence('grammar')}")
 
     def _select_executor(self) -> Registration:
         available = self.registrations["executor"]

@@ -1,21 +1,22 @@
 """What the host knows about plugins and about what they registered."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 from pydantic import BaseModel
 
 from corelm.contracts.executor import Executor
 from corelm.contracts.frontend import Frontend
+from corelm.contracts.grammar import GrammarCompiler
 from corelm.contracts.logits import LogitsProcessor
 from corelm.contracts.observer import Observer
 from corelm.contracts.scheduling import SchedulingPolicy
 from corelm.contracts.tokenizer import Tokenizer
 from corelm.errors import describe
 
-Kind = Literal["executor", "scheduler", "tokenizer", "frontend", "observer", "logits_processor"]
-KINDS: tuple[Kind, ...] = ("executor", "scheduler", "tokenizer", "frontend", "observer", "logits_processor")
+Kind = Literal["executor", "scheduler", "tokenizer", "frontend", "observer", "logits_processor", "grammar"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 PRODUCTS: dict[Kind, type] = {
     "executor": Executor,
     "scheduler": SchedulingPolicy,
@@ -23,6 +24,7 @@ PRODUCTS: dict[Kind, type] = {
     "frontend": Frontend,
     "observer": Observer,
     "logits_processor": LogitsProcessor,
+    "grammar": GrammarCompiler,
 }
 """What the factories of each kind have to make."""
 

@@ -20,15 +20,22 @@ class Draft:
         sequence.num_computed = end = start + num_tokens
         sample = end == len(sequence.token_ids) + sequence.in_flight and sequence.max_tokens > 0
         sequence.in_flight += sample
+        forced, sequence.untold = sequence.untold, ()
         if sequence.num_sent is None:
             self.started[sequence.seq_id] = _start(sequence)
-            sequence.num_sent = 0
+            sequence.num_sent, forced = 0, ()
         blocks: tuple[int, ...] = ()
         if sequence.num_sent < len(sequence.block_ids):
             blocks = tuple(sequence.block_ids[sequence.num_sent :])
             sequence.num_sent = len(sequence.block_ids)
         self.slices[sequence.seq_id] = SequenceSlice(
-            seq_id=sequence.seq_id, start=start, num_tokens=num_tokens, new_block_ids=blocks, sample=sample
+            seq_id=sequence.seq_id,
+            start=start,
+            num_tokens=num_tokens,
+            new_block_ids=blocks,
+            sample=sample,
+            forced=forced,
+            allowed=sequence.allowed if sample else None,
         )
         self.budget -= num_tokens
 
@@ -51,4 +58,5 @@ def _start(sequence: Sequence) -> SequenceStart:
         sampling=sequence.sampling,
         bad_words=sequence.bad_words,
         end_token_ids=sequence.end_token_ids,
+        embed=sequence.embed,
     )

@@ -90,6 +90,11 @@ class Scheduler:
         if self._parked.pop(sequence.seq_id, None):
             self._queue(sequence)
 
+    def force(self, sequence: Sequence, token_ids: list[int]) -> None:
+        """Let a sequence whose tokens are all known go on by tokens that nobody samples."""
+        sequence.token_ids += token_ids
+        sequence.untold = tuple(token_ids)
+
     def remove(self, sequence: Sequence) -> None:
         """Forget a finished or aborted sequence, wherever it is, and free its blocks."""
         sequence.epoch += 1
@@ -134,7 +139,7 @@ class Scheduler:
         """Enter the result of the oldest submitted step.
 
         Yields each sequence that got tokens, with them, and those that wanted none once their prompt is computed.
-        Sequences may be removed, forked and resumed meanwhile.
+        Sequences may be removed, forked, forced and resumed meanwhile.
         """
         size = self.memory.block_size
         served: list[ServedTokens] = []
@@ -151,7 +156,7 @@ class Scheduler:
                 charged = max(item.start, sequence.charged)
                 sequence.charged = max(end, charged)
                 prompt = max(min(end, sequence.prompt_len) - charged, 0)
-                served.append(ServedTokens(sequence.view, prompt, len(tokens)))
+                served.append(ServedTokens(sequence.view, prompt, len(item.forced) + len(tokens)))
             if tokens:
                 sequence.token_ids.extend(tokens)
                 sequence.paused = sequence.lockstep
@@ -179,17 +184,17 @@ class Scheduler:
         self._waiting.push(sequence)
 
     def _plan_running(self, draft: Draft) -> None:
-        """Plan the running sequences, those that decode first."""
+        """Plan the running sequences: those that decode, then those with forced tokens, then prompts."""
         size = self.memory.block_size
         running, slices = self._running, draft.slices
         before = self.preemptions
-        prefills: list[Sequence] = []
+        longer: list[Sequence] = []
         # Most of what scheduling costs is spent here: what nearly every sequence needs is written out.
         for seq_id, sequence in list(running.items()):
             computed = sequence.num_computed
             left = len(sequence.token_ids) + sequence.in_flight - computed
             if left > 1:
-                prefills.append(sequence)
+                longer.append(sequence)
                 continue
             if not left or sequence.paused or (sequence.in_flight and self._must_wait(sequence)):
                 continue
@@ -197,14 +202,17 @@ class Scheduler:
                 continue
             num_blocks = len(sequence.block_ids)
             if computed < num_blocks * size and sequence.num_sent == num_blocks and sequence.max_tokens:
-                slices[seq_id] = SequenceSlice(seq_id=seq_id, start=computed, num_tokens=1, sample=True)
+                slices[seq_id] = SequenceSlice(
+                    seq_id=seq_id, start=computed, num_tokens=1, sample=True, allowed=sequence.allowed
+                )
                 sequence.num_computed = computed + 1
                 sequence.in_flight += 1
                 draft.budget -= 1
                 continue
             if self._has_room(sequence, draft):
                 draft.add(sequence)
-        for sequence in prefills:
+        longer.sort(key=lambda sequence: sequence.num_computed < sequence.prompt_len)
+        for sequence in longer:
             if draft.budget and sequence.seq_id in running and self._has_room(sequence, draft):
                 draft.add(sequence)
 
@@ -216,7 +224,9 @@ class Scheduler:
 
     def _must_wait(self, sequence: Sequence) -> bool:
         """Whether a sequence cannot be planned before its tokens in flight are known."""
-        return sequence.lockstep or sequence.num_output + sequence.in_flight >= sequence.max_tokens
+        if sequence.lockstep or sequence.allowed is not None:
+            return True
+        return sequence.num_output + sequence.in_flight >= sequence.max_tokens
 
     def _has_room(self, sequence: Sequence, draft: Draft) -> bool:
         """Give a sequence the blocks it lacks for its known tokens; False if it lost its place instead.

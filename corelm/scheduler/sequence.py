@@ -11,12 +11,14 @@ class Sequence:
     """Tokens, blocks and progress of one choice of a request. Only the scheduler changes it."""
 
     __slots__ = (
+        "allowed",
         "arrival",
         "bad_words",
         "block_hashes",
         "block_ids",
         "cached_tokens",
         "charged",
+        "embed",
         "end_token_ids",
         "epoch",
         "in_flight",
@@ -36,6 +38,7 @@ class Sequence:
         "swap_ids",
         "swapped_tokens",
         "token_ids",
+        "untold",
         "view",
     )
 
@@ -53,6 +56,8 @@ class Sequence:
         bad_words: tuple[tuple[int, ...], ...] = (),
         end_token_ids: tuple[int, ...] = (),
         lockstep: bool = False,
+        embed: bool = False,
+        allowed: bytes | None = None,
     ) -> None:
         self.seq_id = seq_id
         self.request_id = request_id
@@ -67,6 +72,10 @@ class Sequence:
         self.end_token_ids = end_token_ids
         self.lockstep = lockstep
         """Whether it pauses after each token, for someone to decide how it goes on."""
+        self.embed = embed
+        """Whether the executor gives the embedding of its prompt."""
+        self.allowed = allowed
+        """What its next token may be, as a mask; None if it has no grammar. It is not planned past an unknown token."""
         self.paused = False
         self.num_computed = 0
         """Positions whose keys and values are in the KV cache once every submitted step is done."""
@@ -77,6 +86,8 @@ class Sequence:
         self.block_ids: list[int] = []
         self.num_sent: int | None = None
         """How many of `block_ids` the executor was told; None if it does not know the sequence."""
+        self.untold: tuple[int, ...] = ()
+        """The last of its tokens, which a grammar forces, while the executor was not told of them."""
         self.swap_ids: list[int] = []
         self.swapped_tokens = 0
         """Positions whose keys and values `swap_ids` hold."""

@@ -64,6 +64,14 @@ class Settings(Bootstrap):
     frontend: str = Field("openai", description="How clients talk to the engine.")
     observers: list[str] = Field([], description="Who is told what the engine does.")
     logits_processors: list[str] = Field([], description="What requests may use to change which tokens are sampled.")
+    grammar: str = Field(
+        "auto",
+        description="What compiles the grammars of structured outputs. auto: llguidance, or the one that is installed.",
+    )
+    grammar_timeout_s: PositiveFloat = Field(
+        10.0, description="A grammar that takes longer than this many seconds to compile is refused."
+    )
+    grammar_cache: PositiveInt = Field(32, description="Compiled grammars that are kept for requests to come.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="Number format of weights and activations. auto: the executor's choice."
     )

@@ -1,6 +1,7 @@
 """An executor that computes nothing but notices every mistake in a plan."""
 
 import math
+import struct
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,8 +16,12 @@ from corelm.contracts.executor import (
     StepResult,
 )
 from corelm.outputs import TokenLogprobs
+from corelm.testing.grammar import allowed_tokens
 
 ALPHABET = b"abcdefghijklmnopqrstuvwxyz ,.\n"
+EMBEDDING_SIZE = 8
+CAPABILITIES = frozenset({"prefix_cache", "copy_blocks", "logprobs", "embeddings", "grammar"})
+NOTHING_ALLOWED = "no token is allowed"
 
 
 def fake_distribution(token_ids: Sequence[int], seed: int = 0) -> list[tuple[int, float]]:
@@ -27,9 +32,16 @@ def fake_distribution(token_ids: Sequence[int], seed: int = 0) -> list[tuple[int
     return [(ALPHABET[(digest + 7 * i) % len(ALPHABET)], step - total) for i, step in enumerate(steps)]
 
 
-def fake_next_token(token_ids: Sequence[int], seed: int = 0) -> int:
-    """The token that the fake executor samples after `token_ids`: a letter that depends on all of them."""
-    return fake_distribution(token_ids, seed)[0][0]
+def fake_next_token(token_ids: Sequence[int], seed: int = 0, allowed: Sequence[int] | None = None) -> int:
+    """The token that the fake executor samples after `token_ids`: a letter that depends on all of them.
+
+    Only where none is `allowed` it is another token.
+    """
+    letters = [letter for letter, _ in fake_distribution(token_ids, seed)]
+    if allowed is None:
+        return letters[0]
+    others = allowed[zlib.crc32(repr((seed, list(token_ids))).encode()) % len(allowed)]
+    return next((letter for letter in letters if letter in allowed), others)
 
 
 def fake_continuation(token_ids: Sequence[int], count: int, seed: int = 0) -> list[int]:
@@ -40,6 +52,13 @@ def fake_continuation(token_ids: Sequence[int], count: int, seed: int = 0) -> li
     return tokens[len(token_ids) :]
 
 
+def fake_embedding(token_ids: Sequence[int]) -> bytes:
+    """The embedding that the fake executor makes of a prompt: `EMBEDDING_SIZE` numbers that depend on all of it."""
+    numbers = [zlib.crc32(repr((axis, list(token_ids))).encode()) / 2**31 - 1 for axis in range(EMBEDDING_SIZE)]
+    length = math.hypot(*numbers)
+    return struct.pack(f"<{EMBEDDING_SIZE}f", *(number / length for number in numbers))
+
+
 class _Held:
     """What the executor keeps of a sequence."""
 
@@ -48,6 +67,7 @@ class _Held:
         self.blocks: list[int] = []
         self.computed: int | None = None
         self.prompt_len = start.prompt_len
+        self.embed = start.embed
         self.sampling = start.sampling
         self.seed = 0 if start.sampling.greedy or start.sampling.top_k == 1 else start.sampling.seed or 0
 
@@ -70,7 +90,7 @@ class FakeExecutor(SimpleExecutor):
         max_num_batched_tokens: int = 2**31,
         num_swap_blocks: int = 0,
         pipeline_depth: int = 1,
-        capabilities: frozenset[str] = frozenset({"prefix_cache", "copy_blocks", "logprobs"}),
+        capabilities: frozenset[str] = CAPABILITIES,
         on_step: Callable[[StepPlan], None] | None = None,
     ) -> None:
         self.info = ExecutorInfo(
@@ -81,6 +101,7 @@ class FakeExecutor(SimpleExecutor):
             dtype="float32",
             device="fake",
             capabilities=capabilities,
+            embedding_size=EMBEDDING_SIZE if "embeddings" in capabilities else 0,
             num_swap_blocks=num_swap_blocks,
             pipeline_depth=pipeline_depth,
         )
@@ -112,7 +133,9 @@ class FakeExecutor(SimpleExecutor):
             self.on_step(plan)
         self._apply(plan)
         self._check(plan)
-        result = StepResult(step_id=plan.step_id, token_ids=[], logprobs={}, prompt_logprobs={})
+        result = StepResult(
+            step_id=plan.step_id, token_ids=[], logprobs={}, prompt_logprobs={}, embeddings={}, errors={}
+        )
         for item in plan.slices:
             result.token_ids.append(self._compute(item, result))
         return result
@@ -134,7 +157,11 @@ class FakeExecutor(SimpleExecutor):
             assert all(0 <= token < self.info.vocab_size for token in start.token_ids), "no such token"
             self._held[start.seq_id] = _Held(start)
         for item in plan.slices:
-            self._held[item.seq_id].blocks += item.new_block_ids
+            held = self._held[item.seq_id]
+            held.blocks += item.new_block_ids
+            if item.forced:
+                assert item.start == len(held.tokens) - 1 >= held.prompt_len, "forced tokens follow a sampled one"
+                held.tokens += item.forced
 
     def _check(self, plan: StepPlan) -> None:
         assert plan.step_id == self._step_id + 1, "steps are numbered one after the other"
@@ -163,16 +190,33 @@ class FakeExecutor(SimpleExecutor):
                 _logprobs(held, held.tokens[position], held.tokens[:position], held.sampling.prompt_logprobs)
                 for position in positions
             ]
+        if held.embed and end == held.prompt_len:
+            result.embeddings[item.seq_id] = fake_embedding(self._context(held, end))
         if not item.sample:
             return []
+        assert not held.embed, "nothing is sampled for a sequence that is to be embedded"
         assert end == len(held.tokens), "sampling needs all known tokens"
-        context = [self._read(held, position) for position in range(end)]
-        assert context == held.tokens, "the blocks of a sequence do not hold its tokens"
-        token = fake_next_token(context, held.seed)
+        context = self._context(held, end)
+        allowed = None if item.allowed is None else self._allowed(item.allowed)
+        if allowed == []:
+            result.errors[item.seq_id] = NOTHING_ALLOWED
+            return []
+        token = fake_next_token(context, held.seed, allowed)
         if held.sampling.logprobs is not None:
             result.logprobs[item.seq_id] = [_logprobs(held, token, context, held.sampling.logprobs)]
         held.tokens.append(token)
         return [token]
+
+    def _allowed(self, mask: bytes) -> list[int]:
+        assert len(mask) == 4 * -(-self.info.vocab_size // 32), "a mask has a bit for each token"
+        allowed = allowed_tokens(mask)
+        assert not allowed or allowed[-1] < self.info.vocab_size, "a mask allows a token that there is not"
+        return allowed
+
+    def _context(self, held: _Held, end: int) -> list[int]:
+        context = [self._read(held, position) for position in range(end)]
+        assert context == held.tokens, "the blocks of a sequence do not hold its tokens"
+        return context
 
     def _write(self, held: _Held, position: int) -> None:
         block, offset = held.blocks[position // self.info.block_size], position % self.info.block_size

@@ -4,16 +4,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from corelm.api import SamplingParams, SchedulingPolicy
+from corelm.api import GrammarCompiler, SamplingParams, SchedulingPolicy
 from corelm.engine.async_engine import AsyncEngine
 from corelm.engine.engine import Engine
+from corelm.engine.grammars import Grammars
 from corelm.engine.intake import Intake
 from corelm.engine.observing import Observing
 from corelm.engine.prompts import PromptReader
 from corelm.scheduler.guard import PolicyGuard
 from corelm.scheduler.memory import KVMemory
 from corelm.scheduler.scheduler import Scheduler
-from corelm.testing import FakeExecutor, FakeTokenizer, fake_continuation
+from corelm.testing import FakeExecutor, FakeGrammarCompiler, FakeTokenizer, fake_continuation
 
 GREEDY = SamplingParams(temperature=0.0, ignore_eos=True, max_tokens=8)
 
@@ -22,7 +23,7 @@ def greedy(**values: Any) -> SamplingParams:
     return SamplingParams(**{"temperature": 0.0, "max_tokens": 8, **values})
 
 
-EVERYTHING = frozenset({"prefix_cache", "copy_blocks", "logprobs", "penalties", "token_masks"})
+EVERYTHING = frozenset({"prefix_cache", "copy_blocks", "logprobs", "penalties", "token_masks", "grammar"})
 
 
 def make_intake(
@@ -31,10 +32,17 @@ def make_intake(
     max_model_len: int = 10_000,
     kv_tokens: int = 10_000,
     capabilities: frozenset[str] = EVERYTHING,
+    grammars: Grammars | None = None,
 ) -> Intake:
     tokenizer = tokenizer or FakeTokenizer()
     prompts = PromptReader(tokenizer, max_model_len=max_model_len, kv_tokens=kv_tokens, vocab_size=258)
-    return Intake(tokenizer, prompts, capabilities=capabilities)
+    return Intake(tokenizer, prompts, capabilities=capabilities, grammars=grammars)
+
+
+def make_grammars(
+    compiler: GrammarCompiler | None = None, *, vocab_size: int = 258, timeout_s: float = 10.0, kept: int = 8
+) -> Grammars:
+    return Grammars(compiler or FakeGrammarCompiler(), vocab_size=vocab_size, timeout_s=timeout_s, kept=kept)
 
 
 def make_engine(
@@ -48,6 +56,7 @@ def make_engine(
     strict_policy: bool = True,
     prefix_cache: bool = True,
     observing: Observing | None = None,
+    grammars: Grammars | None = None,
 ) -> Engine:
     executor = executor or FakeExecutor()
     info = executor.load(lambda fraction, text: None)
@@ -64,14 +73,22 @@ def make_engine(
         max_num_batched_tokens=max_num_batched_tokens,
         can_fork="copy_blocks" in info.capabilities,
     )
+    grammars = grammars or make_grammars(vocab_size=info.vocab_size)
     intake = make_intake(
         tokenizer,
         max_model_len=info.max_model_len,
         kv_tokens=info.num_blocks * info.block_size,
         capabilities=info.capabilities,
+        grammars=grammars,
     )
     return Engine(
-        model_name="fake", executor=executor, info=info, scheduler=scheduler, intake=intake, observing=observing
+        model_name="fake",
+        executor=executor,
+        info=info,
+        scheduler=scheduler,
+        intake=intake,
+        grammars=grammars,
+        observing=observing,
     )
 
 
@@ -83,6 +100,7 @@ async def start_engine(
     observing: Observing | None = None,
     **options: Any,
 ) -> AsyncEngine:
+    observing = observing or Observing()
     engine = AsyncEngine(
         lambda progress: make_engine(executor, observing=observing, **options),
         names=["fake"],

@@ -1,6 +1,7 @@
 """Random lives of an engine: every invariant after every step, and every request ends with the text it has alone."""
 
 import itertools
+import json
 import random
 
 import pytest
@@ -10,10 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_groups import beam_search
 
-from corelm.api import BeamSearch, RequestOptions, SamplingParams, SchedulingPolicy
-from corelm.testing import FakeExecutor
+from corelm.api import BeamSearch, RequestOptions, SamplingParams, SchedulingPolicy, StructuredOutput
+from corelm.engine.embedding import EmbeddingOutput
+from corelm.testing import FakeExecutor, fake_embedding
+from corelm.testing.executor import fake_next_token
 
 BLOCK_SIZE = 4
+GRAMMAR_TEXTS = ["alpha one", "alpha two", "beta or not to be", "gamma"]
 
 
 class Whimsical(SchedulingPolicy):
@@ -54,18 +58,28 @@ class Life:
     def add(self, kind, length, count, size, priority):
         name = str(next(self.names))
         prompt = "the same beginning"[:length] + "x" * (length % 7) + name
+        options = RequestOptions(
+            priority=priority, tenant=str(priority), cache_salt="s" * (priority % 2), prefix_cache=priority != 2
+        )
+        request = self.prepare(kind, prompt, count, size, request_id=name, arrival=float(name), options=options)
+        self.engine.add(request)
+        self.live[request.number] = (expected(kind, prompt, count, size), {})
+
+    def prepare(self, kind, prompt, count, size, **options):
+        if kind == "embed":
+            return self.engine.intake.prepare_embedding(prompt, None, **options)
+        if kind == "grammar":
+            wanted = StructuredOutput(kind="choice", source=json.dumps(GRAMMAR_TEXTS))
+            params = SamplingParams(structured_output=wanted, n=size, seed=3, max_tokens=count)
+            grammar = self.engine.intake.grammars().compile(wanted)
+            return self.engine.intake.prepare(prompt, params, grammar=grammar, **options)
         params = {
             "plain": SamplingParams(temperature=0.0, ignore_eos=True, max_tokens=count),
             "group": SamplingParams(n=size, seed=3, ignore_eos=True, max_tokens=count),
             "beam": SamplingParams(beam=BeamSearch(width=size), n=size, ignore_eos=True, max_tokens=count),
             "scored": SamplingParams(temperature=0.0, ignore_eos=True, max_tokens=count, prompt_logprobs=0, logprobs=0),
         }[kind]
-        options = RequestOptions(
-            priority=priority, tenant=str(priority), cache_salt="s" * (priority % 2), prefix_cache=priority != 2
-        )
-        request = self.engine.intake.prepare(prompt, params, request_id=name, arrival=float(name), options=options)
-        self.engine.add(request)
-        self.live[request.number] = (expected(kind, prompt, count, size), {})
+        return self.engine.intake.prepare(prompt, params, **options)
 
     def abort(self, index):
         if self.live:
@@ -84,7 +98,8 @@ class Life:
                     assert output.prompt_logprobs[0] is None
                     assert None not in output.prompt_logprobs[1:]
                 if output.finish_reason:
-                    assert texts[output.index] == wanted.pop(output.index)
+                    made = output.embedding.data if isinstance(output, EmbeddingOutput) else texts[output.index]
+                    assert made == wanted.pop(output.index)
                     if not wanted:
                         del self.live[number]
             self.engine.check_integrity()
@@ -102,12 +117,27 @@ class Life:
 
 
 def expected(kind, prompt, count, size):
-    """Texts by choice."""
+    """Texts by choice, or the embedding."""
+    if kind == "embed":
+        return {0: fake_embedding(list(prompt.encode()))}
     if kind == "beam":
         return dict(enumerate(beam_search(list(prompt.encode()), BeamSearch(width=size), count)))
+    if kind == "grammar":
+        return {index: walk(list(prompt.encode()), count, 3 + index) for index in range(size)}
     if kind == "group":
         return {index: expected_text(prompt, count, 3 + index) for index in range(size)}
     return {0: expected_text(prompt, count)}
+
+
+def walk(tokens, count, seed):
+    """What the fake executor writes alone, keeping to the texts."""
+    text, start = b"", len(tokens)
+    while len(text) < count:
+        rests = [each[len(text) :] for each in map(str.encode, GRAMMAR_TEXTS) if each.startswith(text)]
+        if rests == [b""]:
+            break
+        text += bytes([fake_next_token([*tokens[:start], *text], seed, sorted({rest[0] for rest in rests}))])
+    return text[:count].decode()
 
 
 def make_life(policy, num_blocks, budget, max_num_seqs, prefix_cache, swap, depth):
@@ -130,7 +160,8 @@ def make_life(policy, num_blocks, budget, max_num_seqs, prefix_cache, swap, dept
     )
 
 
-KIND = st.sampled_from(["plain", "plain", "group", "beam", "scored"])
+KINDS = ["plain", "plain", "group", "beam", "scored", "embed", "grammar"]
+KIND = st.sampled_from(KINDS)
 EVENT = st.one_of(
     st.tuples(st.just("add"), KIND, st.integers(1, 30), st.integers(1, 16), st.integers(1, 4), st.integers(-2, 2)),
     st.tuples(st.just("abort"), st.integers(0, 20)),
@@ -164,7 +195,7 @@ def test_a_long_life(policy, depth):
     life = make_life(policy, 24, 24, 6, prefix_cache=True, swap=10, depth=depth)
     while life.steps < 1500:
         if len(life.live) < 8:
-            kind = draw.choice(["plain", "plain", "group", "beam", "scored"])
+            kind = draw.choice(KINDS)
             life.add(kind, draw.randint(1, 30), draw.randint(1, 16), draw.randint(1, 4), draw.randint(-2, 2))
         if draw.random() < 0.03:
             life.abort(draw.randint(0, 20))

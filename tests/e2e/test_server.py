@@ -1,6 +1,8 @@
 """``corelm run`` as a process, with the fake executor: start-up, failure and shutdown as a client sees them."""
 
+import http.client
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -24,6 +26,11 @@ def complete(server, max_tokens=8, **body):
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
+
+
+def metrics(server):
+    with urllib.request.urlopen(f"{server.url}/metrics", timeout=5) as response:
+        return response.read().decode()
 
 
 def run_until_exit(server, seconds=20):
@@ -160,6 +167,30 @@ def test_termination_ends_a_stream_that_takes_too_long_with_an_error(serve):
     assert code == 0, output
     assert '"error"' in answers[0][1].splitlines()[-2]
     assert "[DONE]" not in answers[0][1]
+
+
+def test_a_second_signal_ends_it_at_once(serve):
+    server = serve(**FAKE, CORELM_FAKE_STEP_S="0.1", CORELM_DRAIN_TIMEOUT_S="60")
+    server.wait_ready()
+    cut = []
+
+    def ask():
+        try:
+            complete(server, 2000, stream=True)
+        except (OSError, http.client.HTTPException) as error:
+            cut.append(error)
+
+    client = threading.Thread(target=ask)
+    client.start()
+    until(lambda: 'corelm:num_requests_running{model_name="fake"} 1.0' in metrics(server))
+    server.process.terminate()
+    until(lambda: server.health() != 200)
+    assert server.process.poll() is None
+    code, output = server.stop(5)
+    client.join()
+    assert len(cut) == 1
+    assert code == 128 + signal.SIGTERM
+    assert "once more to exit at once" in output
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The suite for executors."""
 
+from corelm.testing.conformance.executor_embeddings import EmbeddingChecks
+from corelm.testing.conformance.executor_grammar import GrammarChecks
 from corelm.testing.conformance.executor_loading import LoadingChecks
 from corelm.testing.conformance.executor_logprobs import LogprobChecks
 from corelm.testing.conformance.executor_memory import MemoryChecks
@@ -10,7 +12,15 @@ from corelm.testing.conformance.executor_steps import StepChecks
 
 
 class ExecutorConformance(
-    ProcessorChecks, LogprobChecks, PickingChecks, SamplingChecks, MemoryChecks, StepChecks, LoadingChecks
+    GrammarChecks,
+    EmbeddingChecks,
+    ProcessorChecks,
+    LogprobChecks,
+    PickingChecks,
+    SamplingChecks,
+    MemoryChecks,
+    StepChecks,
+    LoadingChecks,
 ):
     """Checks an executor against its contract, with plans like those of the engine::
 

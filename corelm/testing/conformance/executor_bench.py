@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +11,7 @@ from corelm.contracts.executor import Executor, ExecutorInfo, SequenceSlice, Seq
 from corelm.errors import describe
 from corelm.outputs import TokenLogprobs
 from corelm.sampling import SamplingParams
+from corelm.testing.grammar import mask_of
 
 
 @dataclass(eq=False, kw_only=True)
@@ -24,6 +25,11 @@ class Live:
     sampling: SamplingParams
     bad_words: tuple[tuple[int, ...], ...] = ()
     end_token_ids: tuple[int, ...] = ()
+    embed: bool = False
+    allowed: Collection[int] | None = None
+    """What its next token may be, if that is limited."""
+    untold: tuple[int, ...] = ()
+    """The last of its tokens, while they are forced and the executor does not know them."""
     computed: int = 0
     """Positions in the KV cache once every submitted step is done."""
     in_flight: int = 0
@@ -33,6 +39,7 @@ class Live:
     """How many of `blocks` the executor was told; None before it was told of the sequence."""
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
+    embedding: bytes | None = None
 
     @property
     def output(self) -> list[int]:
@@ -77,6 +84,7 @@ class Bench:
         prompt_len: int | None = None,
         bad_words: Iterable[Sequence[int]] = (),
         end_token_ids: Iterable[int] = (),
+        embed: bool = False,
         **sampling: Any,
     ) -> Live:
         """A new sequence; greedy unless `sampling` says otherwise."""
@@ -85,9 +93,10 @@ class Bench:
             seq_id=self._lives,
             tokens=list(tokens),
             prompt_len=prompt_len or len(tokens),
-            sampling=SamplingParams(**{"temperature": 0.0, "seed": 0} | sampling),
+            sampling=SamplingParams(**{"temperature": 0.0, "seed": 0, "max_tokens": 0 if embed else None} | sampling),
             bad_words=tuple(map(tuple, bad_words)),
             end_token_ids=tuple(end_token_ids),
+            embed=embed,
         )
 
     def branch(
@@ -103,6 +112,11 @@ class Bench:
             return child, []
         self._grow(child, computed)
         return child, [(parent.blocks[full], child.blocks[full])]
+
+    def force(self, live: Live, tokens: Sequence[int]) -> None:
+        """Let a sequence whose last token was sampled go on by tokens that are not."""
+        live.tokens += tokens
+        live.untold = tuple(tokens)
 
     def swap_out(self, live: Live, first: int) -> list[tuple[int, int]]:
         """Release a sequence; the pairs that keep its blocks in swap blocks from `first` on."""
@@ -153,6 +167,7 @@ class Bench:
             live.tokens += tokens
             live.logprobs += result.logprobs.get(live.seq_id, ())
             live.prompt_logprobs += result.prompt_logprobs.get(live.seq_id, ())
+            self._enter_embedding(live, item, result.embeddings.get(live.seq_id))
         return result
 
     def step(
@@ -171,13 +186,14 @@ class Bench:
     def run(self, *lives: Live, tokens: int, chunk: int = 2**31) -> list[list[int]]:
         """Run sequences together until each has so many output tokens. Prompts go in chunks of at most `chunk`."""
         while unfinished := [live for live in lives if len(live.output) < tokens]:
-            budget, work = self._budget, []
-            for live in unfinished:
-                if count := min(live.left, chunk, budget):
-                    work.append((live, count))
-                    budget -= count
-            self.step(*work)
+            self._step_within_budget(unfinished, chunk)
         return [live.output[:tokens] for live in lives]
+
+    def embed(self, *lives: Live, chunk: int = 2**31) -> list[bytes | None]:
+        """Run sequences together, in chunks of at most `chunk` tokens, until all that are to be embedded are."""
+        while any(live.embed and live.embedding is None for live in lives):
+            self._step_within_budget(lives, chunk)
+        return [live.embedding for live in lives]
 
     def alone(self, tokens: Sequence[int], count: int, **sampling: Any) -> list[int]:
         """What a sequence generates that runs alone, from beginning to end. Its blocks are used again afterwards."""
@@ -185,6 +201,28 @@ class Bench:
         (output,) = self.run(live, tokens=count)
         self.release(live)
         return output
+
+    def _step_within_budget(self, lives: Sequence[Live], chunk: int) -> None:
+        budget, work = self._budget, []
+        for live in lives:
+            if count := min(live.left, chunk, budget):
+                work.append((live, count))
+                budget -= count
+        self.step(*work)
+
+    def _enter_embedding(self, live: Live, item: SequenceSlice, data: bytes | None) -> None:
+        wanted = live.embed and item.start + item.num_tokens == live.prompt_len
+        assert (data is not None) == wanted, (
+            "StepResult.embeddings must hold sequences with SequenceStart.embed whose prompt ends with their slice, "
+            f"and no others: it has {'none' if data is None else 'one'} for {item}"
+        )
+        if data is not None:
+            size = self.info.embedding_size
+            assert [type(data), len(data)] == [bytes, 4 * size], (
+                f"StepResult.embeddings must hold ExecutorInfo.embedding_size ({size}) float32 numbers as bytes, not "
+                f"{len(data)} bytes in a {type(data).__name__}"
+            )
+            live.embedding = data
 
     def _grow(self, live: Live, positions: int) -> None:
         missing = -(-positions // self.block_size) - len(live.blocks)
@@ -197,7 +235,7 @@ class Bench:
         live.blocks += new
 
     def _start(self, live: Live) -> SequenceStart:
-        live.known_blocks = 0
+        live.known_blocks, live.untold = 0, ()
         return SequenceStart(
             seq_id=live.seq_id,
             token_ids=list(live.tokens),
@@ -205,6 +243,7 @@ class Bench:
             sampling=live.sampling,
             bad_words=live.bad_words,
             end_token_ids=live.end_token_ids,
+            embed=live.embed,
         )
 
     def _slice(self, live: Live, count: int) -> SequenceSlice:
@@ -214,7 +253,16 @@ class Bench:
         sample = count == live.left and live.sampling.max_tokens != 0
         live.known_blocks, live.computed = len(live.blocks), end
         live.in_flight += sample
-        return SequenceSlice(seq_id=live.seq_id, start=start, num_tokens=count, new_block_ids=new, sample=sample)
+        forced, live.untold = live.untold, ()
+        return SequenceSlice(
+            seq_id=live.seq_id,
+            start=start,
+            num_tokens=count,
+            new_block_ids=new,
+            sample=sample,
+            forced=forced,
+            allowed=None if live.allowed is None or not sample else mask_of(live.allowed, self.info.vocab_size),
+        )
 
 
 @contextmanager

@@ -9,7 +9,16 @@ from corelm.contracts.model import ResolvedModel
 from corelm.errors import ModelLoadError, describe
 from corelm.testing.conformance.executor_suite import ExecutorSuite
 
-CAPABILITIES = ("prefix_cache", "copy_blocks", "logprobs", "penalties", "token_masks", "logits_processors")
+CAPABILITIES = (
+    "prefix_cache",
+    "copy_blocks",
+    "logprobs",
+    "penalties",
+    "token_masks",
+    "logits_processors",
+    "embeddings",
+    "grammar",
+)
 
 
 class LoadingChecks(ExecutorSuite):
@@ -25,6 +34,9 @@ class LoadingChecks(ExecutorSuite):
                 assert name in CAPABILITIES or not near, (
                     f"ExecutorInfo.capabilities has {name!r}: did you mean {near[0]!r}?"
                 )
+            assert ("embeddings" in info.capabilities) == (info.embedding_size > 0), (
+                f"ExecutorInfo.embedding_size is {info.embedding_size}: it goes together with the capability embeddings"
+            )
             assert self.dtype in (info.dtype, "auto"), (
                 f"the user asked for {self.dtype}: load() must use it or raise ModelLoadError, not take {info.dtype}"
             )

@@ -13,6 +13,7 @@ from corelm.contracts.scheduling import SchedulingPolicy
 from corelm.engine.async_engine import AsyncEngine
 from corelm.engine.engine import Engine
 from corelm.engine.intake import Intake
+from corelm.engine.observing import Observing
 from corelm.engine.prompts import PromptReader
 from corelm.scheduler.guard import PolicyGuard
 from corelm.scheduler.memory import KVMemory
@@ -61,7 +62,8 @@ class Stage:
     def __init__(self, frontend: Frontend, *, hold_at_step: int | None = None) -> None:
         self.frontend = frontend
         self.executor = StageExecutor(hold_at_step)
-        self.engine = AsyncEngine(self._load, iteration_timeout_s=6 * PATIENCE_S)
+        self._observing = Observing()
+        self.engine = AsyncEngine(self._load, iteration_timeout_s=6 * PATIENCE_S, observing=self._observing)
         self._may_load = threading.Event()
         self._stop = asyncio.Event()
         self._serving = asyncio.create_task(frontend.serve(self.engine, self._stop))
@@ -69,7 +71,7 @@ class Stage:
 
     def _load(self, progress: Progress) -> Engine:
         self._may_load.wait()
-        return _make_engine(self.executor, progress)
+        return _make_engine(self.executor, self._observing, progress)
 
     async def listens(self, listening: Awaitable[None]) -> None:
         """Wait for `listening`, in which `serve` must not end."""
@@ -131,7 +133,7 @@ async def _until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.002)
 
 
-def _make_engine(executor: FakeExecutor, progress: Progress) -> Engine:
+def _make_engine(executor: FakeExecutor, observing: Observing, progress: Progress) -> Engine:
     info = executor.load(progress)
     memory = KVMemory(num_blocks=info.num_blocks, block_size=info.block_size, num_swap_blocks=0, prefix_cache=True)
     guard = PolicyGuard(SchedulingPolicy(), clock=time.monotonic)
@@ -144,4 +146,6 @@ def _make_engine(executor: FakeExecutor, progress: Progress) -> Engine:
         vocab_size=info.vocab_size,
     )
     intake = Intake(tokenizer, prompts, capabilities=info.capabilities)
-    return Engine(model_name="fake", executor=executor, info=info, scheduler=scheduler, intake=intake)
+    return Engine(
+        model_name="fake", executor=executor, info=info, scheduler=scheduler, intake=intake, observing=observing
+    )

@@ -3,6 +3,7 @@
 from corelm_torch.batch import SequenceTable
 from corelm_torch.hookspecs import ModelParts
 from corelm_torch.parts import load_parts
+from corelm_torch.sizing import choose_max_model_len, gib, num_swap_blocks
 from corelm_torch.step import finish_step
 
 from corelm.api import ExecutorContext, ExecutorInfo, ModelLoadError, Progress, SimpleExecutor, StepPlan, StepResult
@@ -10,9 +11,19 @@ from corelm_cpu.mode import NativeMode, choose_mode
 from corelm_cpu.resources import usable_cpus
 from corelm_cpu.runner import Runner
 from corelm_cpu.settings import CpuSettings
-from corelm_cpu.sizing import choose_max_model_len, gib, num_swap_blocks
 
-CAPABILITIES = frozenset({"prefix_cache", "copy_blocks", "logprobs", "penalties", "token_masks", "logits_processors"})
+CAPABILITIES = frozenset(
+    {
+        "prefix_cache",
+        "copy_blocks",
+        "logprobs",
+        "penalties",
+        "token_masks",
+        "logits_processors",
+        "grammar",
+        "embeddings",
+    }
+)
 
 
 class CpuExecutor(SimpleExecutor):
@@ -53,6 +64,7 @@ class CpuExecutor(SimpleExecutor):
             dtype=runner.dtype,
             device="cpu",
             capabilities=CAPABILITIES,
+            embedding_size=parts.config.hidden_size,
             num_swap_blocks=num_swap_blocks(context),
             details={"threads": str(threads), **runner.details, "KV cache": gib(runner.cache.num_bytes)}
             | ({"swap space": gib(swap_bytes)} if swap_bytes else {}),
@@ -68,7 +80,7 @@ class CpuExecutor(SimpleExecutor):
                     self._context,
                     self._settings,
                     parts,
-                    setting=mode.weights,
+                    mode=mode,
                     threads=threads,
                     max_model_len=max_model_len,
                     progress=progress,

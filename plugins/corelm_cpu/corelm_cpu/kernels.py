@@ -15,9 +15,9 @@ REASON = Path(__file__).with_name("_kernels.txt")
 """Written in place of the library where it could not be built: why."""
 CACHE_PADDING = 64
 """Bytes that must follow a cache: vectors may read beyond its end. See ``native/attention/layout.h`` for its layout."""
-KVKind = Literal["bf16", "int8"]
-"""What a cache holds: bfloat16, or codes of one byte with a scale for each token and KV head."""
-KV_KINDS: tuple[KVKind, ...] = ("bf16", "int8")
+KVKind = Literal["bf16", "int8", "f32"]
+"""What a cache holds: bfloat16, codes of one byte with a scale for each token and KV head, or float32."""
+KV_KINDS: tuple[KVKind, ...] = ("bf16", "int8", "f32")
 """In the order of `CacheKind` in ``native/attention/layout.h``."""
 
 
@@ -50,9 +50,10 @@ def window_of(window: int | None) -> int:
 
 
 class PagedAttention:
-    """Causal attention over a paged cache of either kind, which it reads in place.
+    """Causal attention over a paged cache of any kind, which it reads in place.
 
-    Cache, and queries, keys and values, which are bfloat16, are given by their addresses. Not for two threads at once.
+    Cache, and queries, keys and values, which are float32 with a cache of such and else bfloat16, are given by their
+    addresses. Not for two threads at once.
     """
 
     def __init__(

@@ -6,16 +6,22 @@ from typing import Literal
 from corelm_torch.hookspecs import ModelParts
 
 from corelm.api import ModelLoadError
-from corelm_cpu.kernels import KernelsMissing, check_heads, kernels_name
+from corelm_cpu.kernels import KernelsMissing, KVKind, check_heads, kernels_name
 from corelm_cpu.packed import WeightSetting
 from corelm_cpu.settings import CpuSettings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NativeMode:
-    """Native kernels compute all of it, with quantised weights."""
+    """Native kernels compute all of it."""
 
     weights: WeightSetting
+    kv: KVKind
+
+    @property
+    def dtype(self) -> Literal["bfloat16", "float32"]:
+        """Of activations and KV cache: of what is rounded nowhere, or else."""
+        return "float32" if (self.weights, self.kv) == ("f32", "f32") else "bfloat16"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,8 +30,8 @@ class TorchMode:
 
     dtype: Literal["auto", "bfloat16", "float32"]
     """`auto` is bfloat16 where the CPU has instructions for it."""
-    why: str = ""
-    """Why the kernels do not, if they would otherwise."""
+    why: str
+    """Why the kernels do not."""
 
 
 Mode = NativeMode | TorchMode
@@ -37,27 +43,37 @@ _ALLOWED = {
     "float32": ("auto", "f32"),
 }
 """Settings of the weights, by dtype."""
+_AUTO: dict[str, WeightSetting] = {"auto": "auto", "bfloat16": "bf16", "float32": "f32"}
+"""The weights that are meant where the setting leaves it open, by dtype."""
+_KV: dict[WeightSetting, KVKind] = {"bf16": "bf16", "f32": "f32"}
+"""What the cache holds where the setting leaves it open, by weights; of rounded ones it is rounded, too."""
+_TORCH: dict[WeightSetting, Literal["auto", "bfloat16", "float32"]] = {
+    "auto": "auto",
+    "bf16": "bfloat16",
+    "f32": "float32",
+}
+"""What PyTorch can do in place of the kernels, by weights."""
 
 
 def choose_mode(settings: CpuSettings, dtype: str, parts: ModelParts) -> Mode:
     """Raises `ModelLoadError` if settings contradict each other, or ask for what cannot be."""
     if dtype not in _ALLOWED:
         raise ModelLoadError(f"The CPU executor cannot compute in {dtype}; use {', '.join(_DTYPES)}.")
-    weights = settings.weights
-    if weights not in _ALLOWED[dtype]:
-        raise ModelLoadError(
-            f"cpu.weights {weights} does not go with dtype {dtype}, but {', '.join(_ALLOWED[dtype])} would."
-        )
-    if dtype == "float32" or weights == "f32":
-        return TorchMode(dtype="float32")
-    if weights == "bf16" or (dtype == "bfloat16" and weights == "auto"):
-        return TorchMode(dtype="bfloat16")
+    if settings.weights not in _ALLOWED[dtype]:
+        would = ", ".join(_ALLOWED[dtype])
+        raise ModelLoadError(f"cpu.weights {settings.weights} does not go with dtype {dtype}, but {would} would.")
+    if dtype == "float32" and settings.kv not in ("auto", "f32"):
+        raise ModelLoadError(f"cpu.kv {settings.kv} does not go with dtype float32, but auto, f32 would.")
+    weights = _AUTO[dtype] if settings.weights == "auto" else settings.weights
     why = _why_not_native(settings, parts)
     if not why:
-        return NativeMode(weights=weights)
-    if weights != "auto":
+        kv = _KV.get(weights, "int8") if settings.kv == "auto" else settings.kv
+        return NativeMode(weights=weights, kv=kv)
+    if weights not in _TORCH:
         raise ModelLoadError(f"cpu.weights {weights} needs the native kernels: {why}.")
-    return TorchMode(dtype="auto", why=why)
+    if settings.kv == "f32" != weights:
+        raise ModelLoadError(f"cpu.kv f32 with cpu.weights {weights} needs the native kernels: {why}.")
+    return TorchMode(dtype=_TORCH[weights], why=why)
 
 
 def _why_not_native(settings: CpuSettings, parts: ModelParts) -> str:

@@ -15,6 +15,8 @@ from corelm_torch.rope import rope_table
 from corelm_cpu.kernels import KV_KINDS, KVKind, address_of, kernels_name, library, window_of
 from corelm_cpu.packed import PackedWeights
 
+_NO_ROWS: Ints = np.empty(0, np.int64)
+
 
 class _Matrix(Structure):
     _fields_ = [("kind", c_int), ("outputs", c_int), ("inputs", c_int), ("tiles", c_void_p), ("bias", c_void_p)]
@@ -56,16 +58,20 @@ class _Step(Structure):
         ("best", c_void_p),
         ("detailed", c_int64),
         *[(name, c_void_p) for name in ("detailed_rows", "logits")],
+        ("pooled", c_int64),
+        *[(name, c_void_p) for name in ("pooled_rows", "hidden")],
     ]
 
 
 class NativeOutputs:
-    """What a step computed: `corelm_torch.outputs.StepOutputs`."""
+    """What a step computed: `corelm_torch.outputs.StepOutputs`, and hidden states."""
 
-    def __init__(self, model: "NativeModel", best: Ints, logits: Floats) -> None:
+    def __init__(self, model: "NativeModel", best: Ints, logits: Floats, hidden: Floats) -> None:
         self._model = model
         self.best = best
         self.logits = logits
+        self.hidden = hidden
+        """[P, hidden size]: the final hidden states of the rows that the step was asked for."""
 
     def score(self, part: slice) -> Floats:
         """Compute the logits of a part of ``batch.scored``."""
@@ -73,7 +79,11 @@ class NativeOutputs:
 
 
 class NativeModel:
-    """A Llama-family model over a paged cache. Not for two threads at once."""
+    """A Llama-family model over a paged cache. Not for two threads at once.
+
+    ``step(batch)`` computes what sampling needs. ``step(batch, rows).hidden`` also has the final hidden states, after
+    the last norm, of any of the batch's M rows, such as those to be pooled for embeddings.
+    """
 
     def __init__(
         self,
@@ -113,6 +123,7 @@ class NativeModel:
         )
         self._kept = weights, cos, sin, layers  # the model points at them
         self._vocab_size = config.vocab_size
+        self._hidden_size = config.hidden_size
         self._logits: Floats = np.empty((0, config.vocab_size), np.float32)
         self._functions = _functions()
         self._handle = c_void_p(self._functions.corelm_model_new(kernels_name(level).encode(), byref(view), threads))
@@ -120,10 +131,14 @@ class NativeModel:
             raise MemoryError(f"the system has no room for a model with {threads} threads")
         self._delete = weakref.finalize(self, self._functions.corelm_model_delete, self._handle)
 
-    def step(self, batch: Batch) -> NativeOutputs:
-        """Compute a step. Its outputs are valid until the next one. Raises `MemoryError`."""
+    def step(self, batch: Batch, pooled_rows: Ints = _NO_ROWS) -> NativeOutputs:
+        """Compute a step, with the hidden states of `pooled_rows` [P], which are an array of their own.
+
+        The other outputs are valid until the next step. Raises `MemoryError`.
+        """
         rows, detailed = batch.output_rows, batch.detailed
         best, logits = np.empty(len(batch.sampled), np.int64), self._room_for(len(detailed))
+        hidden = np.empty((len(pooled_rows), self._hidden_size), np.float32)
         step = _Step(
             tokens=len(batch.token_ids),
             token_ids=address_of(batch.token_ids),
@@ -141,10 +156,13 @@ class NativeModel:
             detailed=len(detailed),
             detailed_rows=address_of(detailed),
             logits=logits.ctypes.data,
+            pooled=len(pooled_rows),
+            pooled_rows=address_of(pooled_rows),
+            hidden=hidden.ctypes.data,
         )
         if not self._functions.corelm_model_step(self._handle, byref(step)):
             raise MemoryError(f"there is no memory for a step of {step.tokens} tokens")
-        return NativeOutputs(self, best, logits)
+        return NativeOutputs(self, best, logits, hidden)
 
     def score(self, first: int, count: int) -> Floats:
         """Logits of `count` of the last step's ``batch.output_rows``, from number `first` on."""

@@ -6,21 +6,20 @@ from pathlib import Path
 
 from corelm_torch.batch import Batch
 from corelm_torch.hookspecs import ModelParts
+from corelm_torch.sizing import choose_num_blocks, gib, num_swap_blocks
 
 from corelm.api import ExecutorContext, Progress
-from corelm_cpu.kernels import KVKind, block_bytes, kernels_name
+from corelm_cpu.kernels import block_bytes, kernels_name
+from corelm_cpu.mode import NativeMode
 from corelm_cpu.native_cache import NativeKVCache
 from corelm_cpu.native_model import NativeModel, NativeOutputs
-from corelm_cpu.packed import PackedWeights, WeightSetting, load_weights
+from corelm_cpu.packed import PackedWeights, load_weights
 from corelm_cpu.resources import available_memory
 from corelm_cpu.settings import CpuSettings
-from corelm_cpu.sizing import choose_num_blocks, gib, num_swap_blocks
 
 
 class NativeRunner:
     """See `corelm_cpu.runner.Runner`."""
-
-    dtype = "bfloat16"
 
     def __init__(
         self,
@@ -28,23 +27,23 @@ class NativeRunner:
         settings: CpuSettings,
         parts: ModelParts,
         *,
-        setting: WeightSetting,
+        mode: NativeMode,
         threads: int,
         max_model_len: int,
         progress: Progress,
     ) -> None:
         """Load the model. Raises `ModelLoadError` and `MemoryError`."""
         config = parts.config
+        self.dtype: str = mode.dtype
         weights = load_weights(
             config,
             parts.weights,
-            setting=setting,
+            setting=mode.weights,
             threads=threads,
             cache=_cache_folder() if settings.cache_weights else None,
             progress=progress,
         )
-        kv: KVKind = "int8" if settings.kv == "auto" else settings.kv
-        block = block_bytes(config.num_kv_heads, config.head_dim, context.block_size, kv)
+        block = block_bytes(config.num_kv_heads, config.head_dim, context.block_size, mode.kv)
         self.num_blocks = choose_num_blocks(
             context,
             block_bytes=config.num_layers * block,
@@ -64,15 +63,15 @@ class NativeRunner:
             weights,
             self.cache.addresses,
             block_size=context.block_size,
-            kv=kv,
+            kv=mode.kv,
             max_model_len=max_model_len,
             threads=threads,
         )
-        self.details = {"kernels": kernels_name(), "weights": _describe(weights), "KV": kv}
+        self.details = {"kernels": kernels_name(), "weights": _describe(weights), "KV": mode.kv}
 
     def compute(self, batch: Batch) -> NativeOutputs:
         """Compute a step."""
-        return self._model.step(batch)
+        return self._model.step(batch, batch.embedded_rows)
 
     def close(self) -> None:
         """Free the model and its threads."""

@@ -21,14 +21,15 @@ class CpuSettings(BaseModel):
         default="auto",
         description=(
             "How weights are kept: auto takes GGUF's Q4_0, Q4_1 and Q8_0 as they are and rounds others to 8 bits in "
-            "groups of 32, w8 and w4 round to 8 and 4 bits, bf16 and f32 are those formats. Only f32 is exact."
+            "groups of 32, w8 and w4 round to 8 and 4 bits, bf16 and f32 are those formats."
         ),
     )
-    kv: Literal["auto", "bf16", "int8"] = Field(
+    kv: Literal["auto", "bf16", "int8", "f32"] = Field(
         default="auto",
         description=(
-            "What the KV cache holds, where native kernels read it: bfloat16, or 8 bits with a scale for each token "
-            "and KV head, which takes little more than half the memory. auto is 8 bits if weights are rounded, too."
+            "What the KV cache holds, where native kernels read it: bfloat16, float32, or 8 bits with a scale for each "
+            "token and KV head, which takes little more than half the memory of bfloat16. auto is bf16 or f32 if "
+            "weights are, else int8. Only f32 for both is exact."
         ),
     )
     cache_weights: bool = Field(

@@ -1,11 +1,13 @@
 """A model run by PyTorch; in bfloat16 with the attention of the native kernels, where there are any."""
 
+import numpy as np
 import torch
 from corelm_torch.arrays import Floats
 from corelm_torch.batch import Batch
 from corelm_torch.hookspecs import ModelParts
 from corelm_torch.models import assign_weights
 from corelm_torch.outputs import HeadOutputs
+from corelm_torch.sizing import choose_num_blocks, num_swap_blocks
 
 from corelm.api import ExecutorContext, ModelLoadError, Progress
 from corelm_cpu.kernels import KernelsMissing, PagedAttention
@@ -17,7 +19,6 @@ from corelm_cpu.ops import CpuOps, FastOps, InvariantOps
 from corelm_cpu.packing import pack_linears
 from corelm_cpu.resources import available_memory
 from corelm_cpu.settings import CpuSettings
-from corelm_cpu.sizing import choose_num_blocks, num_swap_blocks
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -69,8 +70,8 @@ class TorchRunner:
         except KernelsMissing as missing:
             if settings.kv == "int8":
                 raise ModelLoadError(f"cpu.kv int8 needs the native kernels: {missing}.") from missing
-            return None, f"torch ({missing})"
-        return attention, f"torch, attention {attention.name}{f' ({why})' if why else ''}"
+            return None, f"torch ({why})"
+        return attention, f"torch, attention {attention.name} ({why})"
 
     def _native_attention(self, settings: CpuSettings, threads: int) -> PagedAttention:
         """Raises `KernelsMissing`."""
@@ -84,7 +85,7 @@ class TorchRunner:
             head_dim=self._config.head_dim,
             block_size=self._context.block_size,
             threads=threads,
-            kv="bf16" if settings.kv == "auto" else settings.kv,
+            kv="int8" if settings.kv == "int8" else "bf16",
         )
 
     def _layer_block_bytes(self, attention: PagedAttention | None) -> int:
@@ -122,15 +123,15 @@ class TorchRunner:
     @torch.inference_mode()
     def compute(self, batch: Batch) -> HeadOutputs[torch.Tensor]:
         """Compute a step."""
-        return HeadOutputs(batch, self.hidden(batch), self.head)
+        return HeadOutputs(batch, self.hidden(batch), self.head, as_floats)
 
     def hidden(self, batch: Batch) -> torch.Tensor:
-        """The final hidden states of ``batch.output_rows``."""
+        """The final hidden states of ``batch.output_rows`` and ``batch.embedded_rows``."""
         self._ops.begin(batch)
         hidden: torch.Tensor = self._model(
             torch.from_numpy(batch.token_ids),
             torch.from_numpy(batch.positions),
-            torch.from_numpy(batch.output_rows),
+            torch.from_numpy(np.concatenate([batch.output_rows, batch.embedded_rows])),
             self._ops,
         )
         return hidden
@@ -143,6 +144,12 @@ class TorchRunner:
 
     def close(self) -> None:
         """Nothing is held that is not freed with the runner."""
+
+
+def as_floats(hidden: torch.Tensor) -> Floats:
+    """Hidden states as an array of float32."""
+    floats: Floats = hidden.float().numpy()
+    return floats
 
 
 def has_bfloat16() -> bool:

@@ -41,13 +41,13 @@ API LoneAttention* corelm_attention_new(const char* name, int heads, int kv_head
 API void corelm_attention_delete(LoneAttention* lone) { delete lone; }
 
 API void corelm_attention_write(LoneAttention* lone, void* cache, int64_t tokens, const int64_t* slots,
-                                const uint16_t* k, const uint16_t* v) {
+                                const uint8_t* k, const uint8_t* v) {
     lone->attention.write(cache, tokens, slots, k, v);
 }
 
 API void corelm_attention_attend(LoneAttention* lone, const void* cache, int64_t slices, const int64_t* starts,
                                  const int64_t* lengths, const int64_t* tables, int64_t width, int64_t window,
-                                 const uint16_t* queries, uint16_t* output) {
+                                 const uint8_t* queries, uint8_t* output) {
     lone->attention.attend(cache, Batch{slices, starts, lengths, tables, width}, window, queries, output);
 }
 
@@ -55,8 +55,8 @@ API void corelm_attention_attend(LoneAttention* lone, const void* cache, int64_t
 API void corelm_multiply(const char* name, const Matrix* matrix, const float* x, int rows, float* out, int threads) {
     const Kernels& kernels = *find_kernels(name);
     Pool pool(threads);
-    ActivationBuffer buffer(kernels.linear, rows, matrix->inputs);
-    const Activations activations = buffer.view(rows, matrix->inputs);
+    ActivationBuffer buffer(kernels.linear, rows, matrix->inputs, activation_bytes(matrix->kind));
+    const Activations activations = buffer.view(*matrix, rows);
     for (int row = 0; row < rows; row++)
         kernels.linear.quantise(x + size_t(row) * activations.groups * INPUTS, row, activations);
     Linear linear(kernels.linear, pool, matrix->inputs);

@@ -34,6 +34,23 @@ struct Weights {
 
     Weights(Kind kind, int outputs, int inputs, bool with_bias)
         : data(tiles_of(outputs) * tile_bytes(kind, inputs)), bias(draw<float>(tiles_of(outputs) * OUTPUTS)) {
+        matrix = {kind, outputs, inputs, data.data(), with_bias ? bias.data() : nullptr};
+        if (is_coded(kind))
+            draw_codes(kind, inputs);
+        else
+            draw_numbers(kind, inputs);
+    }
+
+    void draw_numbers(Kind kind, int inputs) {
+        const size_t bytes = activation_bytes(kind);
+        for (size_t i = 0; i < data.size(); i += bytes) {
+            const float x = draw<float>(1, 1 / sqrtf(float(inputs)))[0];
+            const uint16_t half = bfloat16_of_float(x);
+            memcpy(&data[i], kind == BF16 ? static_cast<const void*>(&half) : &x, bytes);
+        }
+    }
+
+    void draw_codes(Kind kind, int inputs) {
         for (uint8_t& byte : data) byte = uint8_t(random_bits());
         const float scale = 1 / ((kind == Q8_0 ? 74.f : 4.6f) * sqrtf(float(inputs)));
         for (size_t group = 0; group < data.size(); group += group_bytes(kind))
@@ -41,18 +58,24 @@ struct Weights {
                 const uint16_t half = half_of_float(i < 2 * OUTPUTS ? scale : -8 * scale);
                 memcpy(&data[group + i], &half, 2);
             }
-        matrix = {kind, outputs, inputs, data.data(), with_bias ? bias.data() : nullptr};
     }
 
     double number(int output, int input) const {
         const uint8_t* group = data.data() + output / OUTPUTS * tile_bytes(matrix.kind, matrix.inputs) +
                                input / INPUTS * group_bytes(matrix.kind);
         const int lane = output % OUTPUTS, i = input % INPUTS;
-        const auto half = [&](int at) {
-            uint16_t bits;
-            memcpy(&bits, group + 2 * at, 2);
-            return double(float_of_half(bits));
+        const auto bits = [&](int at) {
+            uint16_t x;
+            memcpy(&x, group + 2 * at, 2);
+            return x;
         };
+        const auto half = [&](int at) { return double(float_of_half(bits(at))); };
+        if (matrix.kind == BF16) return float_of_bfloat16(bits((i / 2 * OUTPUTS + lane) * 2 + i % 2));
+        if (matrix.kind == F32) {
+            float x;
+            memcpy(&x, group + 4 * (i * OUTPUTS + lane), 4);
+            return x;
+        }
         const uint8_t* codes = group + SCALE_BYTES[matrix.kind] + 4 * lane;
         if (matrix.kind == Q8_0) return half(lane) * (codes[i / 4 * 4 * OUTPUTS + i % 4] - 128);
         const int code = codes[i / 8 * 4 * OUTPUTS + i % 4] >> (i % 8 < 4 ? 0 : 4) & 15;
@@ -72,8 +95,8 @@ double check_products(const Kernels& kernels, Kind kind, int outputs, int inputs
     if (rows > 2) x[2 * width] = NAN;
     if (rows > 3) x[3 * width + inputs - 1] = -INFINITY;
     Pool pool(threads);
-    ActivationBuffer buffer(kernels.linear, rows, inputs);
-    const Activations activations = buffer.view(rows, inputs);
+    ActivationBuffer buffer(kernels.linear, rows, inputs, activation_bytes(kind));
+    const Activations activations = buffer.view(matrix, rows);
     for (int row = 0; row < rows; row++) kernels.linear.quantise(&x[row * width], row, activations);
     Linear linear(kernels.linear, pool, inputs);
     std::vector<float> out(size_t(rows) * outputs, 1), logits(out);
@@ -134,7 +157,7 @@ struct RandomModel {
                               matrix(HIDDEN, INNER), norm.data(), norm.data(), of_heads, of_heads,
                               i ? int64_t(7) : int64_t(1) << 62, caches.back().data()});
         }
-        const Weights& head = weights.emplace_back(Q8_0, VOCABULARY, HIDDEN, false);
+        const Weights& head = weights.emplace_back(is_coded(kind) ? Q8_0 : kind, VOCABULARY, HIDDEN, false);
         view = {LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INNER, PAIRS, BLOCK_SIZE, kv, 1e-5f, layers.data(),
                 head.matrix, head.matrix, norm.data(), cos.data(), sin.data()};
     }
@@ -153,10 +176,13 @@ struct RandomModel {
         for (int64_t start = 0; start < TOKENS; start += chunk) {
             const int64_t count = std::min<int64_t>(chunk, TOKENS - start);
             std::vector<int64_t> best(count);
+            std::vector<float> hidden(count * HIDDEN, NAN);
             const Batch batch{1, &start, &count, table.data(), int64_t(table.size())};
             float* const own = &logits[start * VOCABULARY];
             model.step({count, &tokens[start], &numbers[start], &slots[start], batch, count, numbers.data(), count,
-                        best.data(), count, numbers.data(), own});
+                        best.data(), count, numbers.data(), own, count, numbers.data(), hidden.data()});
+            for (const float x : hidden)
+                if (x != x) *own = NAN;
             std::vector<float> again(count * VOCABULARY);
             model.score(0, count, again.data());
             if (memcmp(again.data(), own, again.size() * sizeof(float))) *own = NAN;
@@ -189,16 +215,18 @@ int main(int, char** arguments) {
         failures++;
         printf("%s: %s, kind %d: error %g\n", kernels->name, what, kind, error);
     };
-    for (const Kind kind : {Q8_0, Q4_0, Q4_1}) {
+    for (const Kind kind : {Q8_0, Q4_0, Q4_1, BF16, F32}) {
         for (const int outputs : {1, 32, 70})
             for (const int inputs : {1, 32, 100, 600})
                 for (const int rows : {1, 2, 3, 6, 7, 16, 17, 33, 130}) {
                     const double error = check_products(*kernels, kind, outputs, inputs, rows, 1 + cases % 3);
-                    expect(error, 0.02, "products", kind);
+                    expect(error, kind == F32 ? 1e-6 : 0.02, "products", kind);
                 }
-        for (const CacheKind kv : {CacheKind::BF16, CacheKind::INT8})
-            for (const bool more : {false, true})
-                expect(check_model(*kernels, kind, kv, more, 3), 0.1, "model", kind);
+        for (const CacheKind kv : {CacheKind::BF16, CacheKind::INT8, CacheKind::F32})
+            for (const bool more : {false, true}) {
+                const bool exact = kind == F32 && kv == CacheKind::F32;
+                expect(check_model(*kernels, kind, kv, more, 3), exact ? 1e-30 : 0.1, "model", kind);
+            }
     }
     printf("%s: %d cases of linear layers and models, %d failures\n", kernels->name, cases, failures);
     return failures != 0;

@@ -28,7 +28,8 @@ COMMON = (
     "openmp.cpp",
     "pool.cpp",
 )
-FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", f"-I{SOURCES}")
+FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=off", f"-I{SOURCES}")
+"""Without contraction the same arithmetic has the same bits, into whatever function a compiler puts it."""
 OPTIMISED = ("-O3",)
 AVX2 = ("-mavx2", "-mfma", "-mf16c")
 AVX512 = (*AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni")

@@ -12,6 +12,7 @@
 #include "linear/multiply.h"
 #include "linear/quantise.h"
 #include "linear/weights_of.h"
+#include "model/bfloat16.h"
 #include "model/norm.h"
 #include "model/rotate.h"
 
@@ -19,6 +20,6 @@ extern const Kernels LEVEL;
 const Kernels LEVEL = {
     LEVEL_NAME,
     {write_kv, attend, merge, finish},
-    {BFLOAT16_ROWS, quantise, multiply, weights_of, finish_tile},
-    {norm, rotate, widen},
+    {choose_form, quantise, multiply, weights_of, finish_tile},
+    {norm, rotate, narrow, widen},
 };

@@ -1,13 +1,13 @@
 """From a conversation to tokens, so that no text of a user's becomes a control token."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
 from corelm.api import Chat, InvalidRequestError
 from corelm_hf.parts import TokenizerParts
-from corelm_hf.plain import BREAK, Plain
+from corelm_hf.plain import BREAK, END, Plain
 from corelm_hf.template import ChatTemplate
 
 _OWN_NAMES = frozenset({"messages", "tools", "add_generation_prompt", "chat_template", "tokenize"})
@@ -37,9 +37,12 @@ class ChatRenderer:
     def token_ids(self, chat: Chat) -> list[int]:
         """Token ids of `chat`; nothing, such as BOS, is added to what the template prints.
 
-        Raises `InvalidRequestError` if the template refuses the messages or the request is not one it may make.
+        Raises `InvalidRequestError` if the template refuses the messages or knows no tools, and if the request is not
+        one it may make.
         """
         text = self._template.render(self._variables(chat))
+        if chat.continue_final_message:
+            text = _without_ending(text)
         encoding = self._encoder.encode_batch_fast([text], add_special_tokens=False)[0]
         return [token for token in encoding.ids if token != self._break_id]
 
@@ -47,13 +50,16 @@ class ChatRenderer:
         for name in chat.template_kwargs:
             if name in self._reserved:
                 raise InvalidRequestError(f"{name} cannot be set for the chat template", param="chat_template_kwargs")
-        extra = self._plain(chat.template_kwargs, "chat_template_kwargs")
+        if chat.tools and not self._template.knows_tools:
+            raise InvalidRequestError("this model's chat template knows no tools", param="tools")
         messages = [self._message(message) for message in chat.messages]
+        if chat.continue_final_message:
+            _mark_end(messages, chat.add_generation_prompt)
         return {
-            **extra,
+            **self._plain(chat.template_kwargs, "chat_template_kwargs"),
             **self._names,
             "messages": messages,
-            "tools": None,
+            "tools": self._plain(chat.tools, "tools") or None,
             "add_generation_prompt": chat.add_generation_prompt,
         }
 
@@ -62,7 +68,31 @@ class ChatRenderer:
         plain: dict[str, Any] = self._plain(message, "messages")
         if plain.get("role") == "developer" and "developer" not in self._template.source:
             plain["role"] = "system"
-        return {key: value for key, value in plain.items() if value is not None}
+        told = {key: value for key, value in plain.items() if value is not None}
+        # Most templates join content to other text; the others ask whether there is any.
+        return told if "content" in told else {**told, "content": None if self._template.asks_for_none else ""}
+
+
+def _mark_end(messages: Sequence[dict[str, Any]], add_generation_prompt: bool) -> None:
+    """Put `END` where the last message ends; and a space, by which one sees whether the template trims messages."""
+    content = messages[-1]["content"] if messages else None
+    if add_generation_prompt or not isinstance(content, str):
+        why = "add_generation_prompt" if add_generation_prompt else "a last message without text"
+        raise InvalidRequestError(
+            f"continue_final_message does not go together with {why}", param="continue_final_message"
+        )
+    messages[-1]["content"] = f"{content}{END} "
+
+
+def _without_ending(text: str) -> str:
+    """What the template printed up to the end of the last message."""
+    before, mark, after = text.rpartition(END)
+    if not mark:
+        raise InvalidRequestError(
+            "the chat template leaves out the last message, so that it cannot be continued",
+            param="continue_final_message",
+        )
+    return before if after.startswith(" ") else before.rstrip()
 
 
 def _match_exactly(encoder: Tokenizer) -> None:

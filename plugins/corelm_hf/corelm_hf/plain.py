@@ -10,6 +10,9 @@ BREAK = "\ufdd0"
 """Keeps the halves of a control token's text apart. A noncharacter: Unicode reserves it for such uses, so it stands
 in no ordinary text; where it does, it is dropped."""
 
+END = "\ufdd1"
+"""Marks where the last message ends. A noncharacter like `BREAK`; where it stands in a text, it is dropped."""
+
 MAX_DEPTH = 64
 """Deepest nesting of lists and objects in a message."""
 
@@ -57,6 +60,7 @@ class Plain:
 
     def _text(self, text: str, param: str) -> str:
         check_encodable(text, param)
+        text = str(text).replace(END, "")
         if self._start is None:
-            return str(text)
+            return text
         return self._start.sub(lambda found: BREAK if found[0] in self._single else found[0] + BREAK, text)

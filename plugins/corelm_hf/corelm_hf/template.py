@@ -1,6 +1,7 @@
 """Chat templates: Jinja in a sandbox, with a limit on the time they take."""
 
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
@@ -14,12 +15,14 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from corelm.api import InvalidRequestError, ModelLoadError
-from corelm_hf.plain import BREAK
+from corelm_hf.plain import BREAK, END
 
 TIME_LIMIT = 5.0
 """Seconds one rendering may take. Checked at every turn of a loop and every call."""
 SIZE_LIMIT = 10_000_000
 """Longest result of a repetition (``*``) and largest exponent's result in bits, as one operation has no turns."""
+
+_ASKS_FOR_NONE = re.compile(r"\bcontent\b['\"]?\]?\s+is\s+(not\s+)?none\b", re.IGNORECASE)
 
 _deadline: ContextVar[float] = ContextVar("_deadline")
 _FAILURES = (jinja2.TemplateError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError)
@@ -40,8 +43,12 @@ class ChatTemplate:
         self.source = source
         self.reserved = frozenset(_ENVIRONMENT.globals)
         """Names that a template takes for granted."""
+        self.asks_for_none = bool(_ASKS_FOR_NONE.search(source))
+        """Whether it tells messages apart by their content being None."""
         try:
             self._template = _ENVIRONMENT.from_string(source)
+            self.knows_tools = any(token[1:] == ("name", "tools") for token in _ENVIRONMENT.lex(source))
+            """Whether it looks at the variable."""
         except (jinja2.TemplateSyntaxError, RecursionError, SyntaxError) as error:
             line = f", line {error.lineno}" if isinstance(error, SyntaxError | jinja2.TemplateSyntaxError) else ""
             raise ModelLoadError(f"the chat template is not valid ({origin}{line}): {error}") from error
@@ -62,7 +69,7 @@ class ChatTemplate:
 
 
 def _words(error: Exception) -> str:
-    return str(error).replace(BREAK, "")
+    return str(error).replace(BREAK, "").replace(END, "")
 
 
 def _check_time() -> None:

@@ -1,4 +1,4 @@
-"""The hook that this plugin adds, for other plugins to implement."""
+"""The hooks that this plugin adds, for other plugins to implement."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from corelm.api import EngineClient, RegisterExtension
+from corelm_openai.formats import FormatContext, ReasoningFormat, ToolFormat
 
 if TYPE_CHECKING:
     from litestar.handlers import HTTPRouteHandler
@@ -30,3 +31,12 @@ def corelm_openai_register_routes(register: "RegisterExtension[RouteContext, Seq
     Clients need an API key as for every other route, unless a route has ``opt={OPEN: True}``. Errors of `corelm.api`
     that a handler raises are answered in OpenAI's shape.
     """
+
+
+def corelm_openai_register_tool_formats(register: RegisterExtension[FormatContext, ToolFormat]) -> None:
+    """Register ways in which models write calls of tools. The setting ``openai.tool_format`` names the one to use."""
+
+
+def corelm_openai_register_reasoning_formats(register: RegisterExtension[FormatContext, ReasoningFormat]) -> None:
+    """Register ways in which models write what they think before they answer. The setting ``openai.reasoning_format``
+    names the one to use."""

@@ -1,5 +1,6 @@
 """What users can set on the OpenAI frontend."""
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, Field, SecretStr
@@ -22,15 +23,64 @@ class OpenAISettings(BaseModel):
     api_keys: list[ApiKey] = Field(
         default=[], description="Keys that clients may use; none means that no key is asked for."
     )
+    api_keys_file: Path | None = Field(
+        default=None, description="File with more keys, one a line; lines that begin with # are comments."
+    )
+    tls_cert: Path | None = Field(
+        default=None, description="Certificate chain (PEM) to serve HTTPS with; needs tls_key too."
+    )
+    tls_key: Path | None = Field(default=None, description="The certificate's private key (PEM), not encrypted.")
+    tls_ca: Path | None = Field(
+        default=None, description="Certificates (PEM) of who may sign those of clients, which must then show one."
+    )
+    root_path: str = Field(
+        default="", pattern="^(/[A-Za-z0-9._~-]+)*$", description="Path under which everything is served, such as /llm."
+    )
     cors_origins: list[str] = Field(default=[], description="Browser origins that may call the API; * stands for any.")
     routes: list[str] = Field(default=[], description="Routes of other plugins to serve, by the names these gave them.")
+    tool_format: str = Field(
+        default="auto",
+        description="How the model writes calls of tools: hermes, llama3_json, mistral, pythonic or that of another"
+        " plugin; auto chooses by the model's vocabulary.",
+    )
+    reasoning_format: str = Field(
+        default="auto",
+        description="How the model writes what it thinks before it answers: think, that of another plugin, or none for"
+        " not telling it from the answer; auto is think if the model has a token for it.",
+    )
+    response_role: str = Field(default="assistant", min_length=1, description="Role of what the model says in chats.")
     max_n: int = Field(default=16, ge=1, description="Most choices (n or best_of) a request may ask for.")
-    max_prompts: int = Field(default=256, ge=1, description="Most prompts one completions request may hold.")
+    max_prompts: int = Field(default=256, ge=1, description="Most prompts one request may hold.")
     max_body_mb: float = Field(default=16, gt=0, description="Largest request body, in MiB.")
+    responses_max: int = Field(
+        default=1000, ge=1, description="Most responses that /v1/responses keeps, in memory; the least used go first."
+    )
+    responses_max_mb: float = Field(default=64, gt=0, description="Most MiB that these may have together.")
+    responses_ttl_s: float = Field(
+        default=24 * 3600, gt=0, description="Seconds that a response is kept after its last use."
+    )
     tenant_header: str = Field(
         default="x-corelm-tenant",
         min_length=1,
-        description="Header that says who a request is for; before the field user.",
+        description="Header that says who a request is for; before the field user, and that before the API key.",
+    )
+    access_log: bool = Field(
+        default=True, description="Log a line for each request; for health checks and metrics only at level debug."
+    )
+    log_requests_max_chars: int = Field(
+        default=0, ge=0, description="Characters of each request's body to log, prompts included; 0 logs none."
+    )
+    metrics: bool = Field(default=True, description="Serve metrics for Prometheus at /metrics.")
+    metrics_prefix: str = Field(
+        default="corelm",
+        pattern="^[a-zA-Z_][a-zA-Z0-9_]*$",
+        description="What the names of metrics begin with; with vllm they are vLLM's.",
+    )
+    open_metrics: bool = Field(default=False, description="Serve /metrics without asking for an API key.")
+    otlp_endpoint: str | None = Field(
+        default=None,
+        pattern="^https?://",
+        description="Where to send a trace span for each request (OTLP over HTTP), such as http://localhost:4318.",
     )
     session_header: str = Field(
         default="x-session-id", min_length=1, description="Header that says which conversation a request belongs to."

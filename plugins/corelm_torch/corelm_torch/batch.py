@@ -52,6 +52,8 @@ class Batch:
     """What is asked of some of `sampled` beyond the token with the highest logit."""
     scored: ScoredRows | None
     """The prompt tokens to be scored, in the order of the slices."""
+    embedded: Ints
+    """[E]: the slices whose last token's hidden state is the embedding of its sequence."""
 
     @property
     def ends(self) -> Ints:
@@ -67,6 +69,11 @@ class Batch:
     def last_rows(self) -> Ints:
         """[R]: row of the last token of each slice in `sampled`."""
         return (self.offsets + self.lengths - 1)[self.sampled]
+
+    @property
+    def embedded_rows(self) -> Ints:
+        """[E]: row of the last token of each slice in `embedded`."""
+        return (self.offsets + self.lengths - 1)[self.embedded]
 
     @property
     def detailed(self) -> Ints:
@@ -102,6 +109,7 @@ class SequenceTable:
         self._num_blocks = np.zeros(rows, np.int64)
         self._prompt_lens = np.zeros(rows, np.int64)
         self._prompt_logprobs = np.full(rows, -1)
+        self._embeds = np.zeros(rows, np.bool_)
         self._sampling = SamplingTable(rows=rows, vocab_size=vocab_size, logits_processors=logits_processors)
 
     def apply(self, plan: StepPlan) -> Batch:
@@ -113,6 +121,9 @@ class SequenceTable:
                 self._sampling.drop(row)
         for start in plan.started:
             self._add(start)
+        for piece in plan.slices:
+            if piece.forced:
+                self._force(piece)
         growing = [piece for piece in plan.slices if piece.new_block_ids]
         stale = [slot for piece in growing for slot in self._begins_within(piece)]
         fresh = [block for piece in growing for block in self._extend(piece)]
@@ -132,7 +143,13 @@ class SequenceTable:
         self._prompt_lens[row] = start.prompt_len
         wanted = start.sampling.prompt_logprobs
         self._prompt_logprobs[row] = -1 if wanted is None else wanted
+        self._embeds[row] = start.embed
         self._sampling.add(row, start)
+
+    def _force(self, piece: SequenceSlice) -> None:
+        row, first = self._row_of[piece.seq_id], piece.start + 1
+        self._tokens[row, first : first + len(piece.forced)] = piece.forced
+        self._sampling.append(np.full(len(piece.forced), row), np.array(piece.forced, np.int64))
 
     def _begins_within(self, piece: SequenceSlice) -> range:
         """The slots of a block behind the position at which a sequence that brings no blocks yet begins within it."""
@@ -162,6 +179,8 @@ class SequenceTable:
         blocks = self._blocks[row_of_token, positions // self._block_size].astype(np.int64)
         sampled_rows, ends = rows[sampled], (starts + lengths)[sampled]
         output_lens = ends - self._prompt_lens[sampled_rows]
+        masks = [slices[index].allowed for index in sampled.tolist()]
+        allowed = {index: mask for index, mask in enumerate(masks) if mask is not None}
         return Batch(
             token_ids=self._tokens[row_of_token, positions].astype(np.int64),
             positions=positions,
@@ -173,8 +192,9 @@ class SequenceTable:
             stale_slots=stale_slots,
             table_rows=rows,
             sampled=sampled,
-            details=self._sampling.details(sampled_rows, self._tokens, ends, output_lens),
+            details=self._sampling.details(sampled_rows, self._tokens, ends, output_lens, allowed),
             scored=self._scored(slices, row_of_token, positions),
+            embedded=np.flatnonzero(self._embeds[rows] & (starts + lengths == self._prompt_lens[rows])),
         )
 
     def _tables(self, rows: Ints, ends: Ints) -> Ints:

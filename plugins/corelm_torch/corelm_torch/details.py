@@ -8,6 +8,7 @@ import numpy as np
 
 from corelm.api import LogitsProcessor, SequenceStart
 from corelm_torch.arrays import Ints
+from corelm_torch.grammar_masks import GrammarEdit
 from corelm_torch.penalties import Penalties, PenaltyEdit
 from corelm_torch.processors import ProcessorEdit, Processors
 from corelm_torch.sampler import SamplingRows
@@ -24,7 +25,7 @@ class Details:
     """[D]: ascending, in the R rows."""
     sampling: SamplingRows
     """How to sample, for each of the D."""
-    edits: tuple[MaskEdit | PenaltyEdit, ...]
+    edits: tuple[GrammarEdit | MaskEdit | PenaltyEdit, ...]
     """What to do to the logits [D, vocabulary], in this order."""
     processing: list[ProcessorEdit]
     """What logits processors have to do after that, in this order."""
@@ -54,19 +55,26 @@ class SamplingTable:
         self._processors.drop(row)
 
     def append(self, rows: Ints, token_ids: Ints) -> None:
-        """Count a sampled token for each of `rows`."""
+        """Count a token for each of `rows`."""
         self._penalties.append(rows, token_ids)
 
-    def details(self, rows: Ints, tokens: np.ndarray, ends: Ints, output_lens: Ints) -> Details:
-        """What is asked of `rows` [R] in this step; their sequences are ``tokens[row, :end]``."""
+    def details(
+        self, rows: Ints, tokens: np.ndarray, ends: Ints, output_lens: Ints, allowed: Mapping[int, bytes]
+    ) -> Details:
+        """What is asked of `rows` [R] in this step; their sequences are ``tokens[row, :end]``.
+
+        `allowed` has the masks of grammars, by index in `rows`.
+        """
         masks = self._masks.of(rows, tokens, ends, output_lens)
         penalties = self._penalties.of(rows)
         processed = self._processors.of(rows, tokens, ends)
         detailed = (self._sampling.temperature[rows] > 0) | (self._sampling.logprobs[rows] >= 0)
-        detailed[[*masks, *penalties, *processed]] = True
+        detailed[[*allowed, *masks, *penalties, *processed]] = True
         indices = np.flatnonzero(detailed)
         place = {index: number for number, index in enumerate(indices.tolist())}
-        edits: list[MaskEdit | PenaltyEdit] = []
+        edits: list[GrammarEdit | MaskEdit | PenaltyEdit] = []
+        if allowed:
+            edits.append(GrammarEdit(masks=_renumbered(allowed, place)))
         if masks:
             edits.append(MaskEdit.of(_renumbered(masks, place), self._vocab_size))
         if penalties:

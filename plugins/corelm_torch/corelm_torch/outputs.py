@@ -9,7 +9,7 @@ from corelm_torch.selection import best_tokens
 
 
 class StepOutputs(Protocol):
-    """What a model says of the next tokens of a batch. Logits are in float32."""
+    """What a model says of the next tokens of a batch, and of whole prompts. All in float32."""
 
     @property
     def best(self) -> Ints:
@@ -21,6 +21,10 @@ class StepOutputs(Protocol):
     @property
     def logits(self) -> Floats:
         """[D, vocabulary]: the logits of ``batch.detailed``, which `finish_step` changes."""
+
+    @property
+    def hidden(self) -> Floats:
+        """[E, hidden size]: the hidden states of ``batch.embedded_rows`` after the last norm."""
 
     def score(self, part: slice) -> Floats:
         """[rows, vocabulary]: the logits of a part of ``batch.scored``. Valid until it is called again."""
@@ -37,10 +41,14 @@ Hidden = TypeVar("Hidden", bound=HiddenStates)
 
 
 class HeadOutputs(Generic[Hidden]):
-    """Outputs from the hidden states of ``batch.output_rows`` and the function that makes logits of such."""
+    """Outputs from hidden states, those of ``batch.output_rows`` and then of ``batch.embedded_rows``."""
 
-    def __init__(self, batch: Batch, hidden: Hidden, head: Callable[[Hidden], Floats]) -> None:
+    def __init__(
+        self, batch: Batch, hidden: Hidden, head: Callable[[Hidden], Floats], floats: Callable[[Hidden], Floats]
+    ) -> None:
+        """`head` makes logits of hidden states, `floats` gives them in float32."""
         sampled = len(batch.sampled)
+        self.hidden = floats(hidden[len(batch.output_rows) :])
         self._scored, self._head = hidden[sampled:], head
         logits = head(hidden[:sampled])
         self.best = best_tokens(logits)

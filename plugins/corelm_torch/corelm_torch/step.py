@@ -1,6 +1,7 @@
 """From what a step computed to its result: sampled tokens, log-probabilities and failures."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +15,11 @@ from corelm_torch.outputs import StepOutputs
 from corelm_torch.sampler import sample
 
 NOT_FINITE = "the model computed no finite scores for the next token"
-ALL_MASKED = "allowed_token_ids, bad_words and min_tokens together leave no token that could be sampled"
+ALL_MASKED = (
+    "structured_output, allowed_token_ids, bad_words and min_tokens together leave no token that could be sampled"
+)
 ALL_PROCESSED = "no token is left that could be sampled after the logits processors of the request"
+NO_EMBEDDING = "the model computed no finite embedding"
 SCORED_ROWS = 128
 """Prompt tokens that are scored at a time, so that a long prompt does not need the memory of all its logits."""
 
@@ -52,8 +56,17 @@ def finish_step(plan: StepPlan, batch: Batch, outputs: StepOutputs) -> tuple[Ste
             token_ids[slice_index].append(token)
             if index in sampled.logprobs:
                 logprobs[seq_id] = [sampled.logprobs[index]]
+    embeddings: dict[int, bytes] = {}
+    if len(batch.embedded):
+        embeddings, failed = embed([plan.slices[index].seq_id for index in batch.embedded.tolist()], outputs.hidden)
+        errors |= failed
     result = StepResult(
-        step_id=plan.step_id, token_ids=token_ids, logprobs=logprobs, prompt_logprobs=prompt_logprobs, errors=errors
+        step_id=plan.step_id,
+        token_ids=token_ids,
+        logprobs=logprobs,
+        prompt_logprobs=prompt_logprobs,
+        embeddings=embeddings,
+        errors=errors,
     )
     # A sequence that failed may be in the next step already, which must find a token to compute.
     return result, np.maximum(sampled.token_ids, 0)
@@ -116,3 +129,14 @@ def score_prompts(scored: ScoredRows, outputs: StepOutputs) -> tuple[dict[int, l
             else:
                 logprobs[seq_id].append(score)
     return {seq_id: found for seq_id, found in logprobs.items() if seq_id not in errors}, errors
+
+
+def embed(seq_ids: Sequence[int], hidden: Floats) -> tuple[dict[int, bytes], dict[int, str]]:
+    """Embeddings by sequence of their `hidden` states [E, hidden size], and the reasons why there are none."""
+    exact = hidden.astype(np.float64)
+    lengths = np.linalg.norm(exact, axis=1)
+    good = np.isfinite(lengths) & (lengths > 0)
+    vectors = (exact[good] / lengths[good, None]).astype("<f4")
+    numbers = np.array(seq_ids)
+    embeddings = {seq_id: vector.tobytes() for seq_id, vector in zip(numbers[good].tolist(), vectors, strict=True)}
+    return embeddings, dict.fromkeys(numbers[~good].tolist(), NO_EMBEDDING)

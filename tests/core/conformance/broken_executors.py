@@ -2,7 +2,7 @@
 
 import msgspec
 
-from corelm.testing import FakeExecutor
+from corelm.testing import FakeExecutor, allowed_tokens, fake_embedding, mask_of
 from corelm.testing.executor import fake_next_token
 
 
@@ -249,3 +249,90 @@ class AppliesTheTemperatureFirst(FakeExecutor):
                 for entry in entries
             ]
         return result
+
+
+class EmbedsItsChunkOnly(FakeExecutor):
+    def _context(self, held, end):
+        context = super()._context(held, end)
+        return context[held.computed_before :] if held.embed else context
+
+    def _compute(self, item, result):
+        self._held[item.seq_id].computed_before = item.start
+        return super()._compute(item, result)
+
+
+class EmbedsEveryChunk(FakeExecutor):
+    def execute(self, plan):
+        result = super().execute(plan)
+        embeds = [item.seq_id for item in plan.slices if self._held[item.seq_id].embed]
+        return change(result, embeddings=dict.fromkeys(embeds, fake_embedding([])) | result.embeddings)
+
+
+class ForgetsToNormalise(FakeExecutor):
+    def execute(self, plan):
+        result = super().execute(plan)
+        return change(result, embeddings={seq_id: bytes(len(data)) for seq_id, data in result.embeddings.items()})
+
+
+class EmbedsInDoublePrecision(FakeExecutor):
+    def execute(self, plan):
+        result = super().execute(plan)
+        return change(result, embeddings={seq_id: 2 * data for seq_id, data in result.embeddings.items()})
+
+
+class EmbedsTheLastToken(FakeExecutor):
+    def _context(self, held, end):
+        return super()._context(held, end)[-1:]
+
+
+class DeclaresEmbeddingsOfNoSize(FakeExecutor):
+    def load(self, progress):
+        return change(super().load(progress), embedding_size=0)
+
+
+class _ChangesSlices(FakeExecutor):
+    def execute(self, plan):
+        return super().execute(change(plan, slices=tuple(map(self.changed, plan.slices))))
+
+
+class IgnoresMasks(_ChangesSlices):
+    def changed(self, item):
+        return change(item, allowed=None)
+
+
+class ReadsBitsFromTheOtherEnd(_ChangesSlices):
+    def changed(self, item):
+        if item.allowed is None:
+            return item
+        allowed = [8 * (token // 8) + 7 - token % 8 for token in allowed_tokens(item.allowed)]
+        return change(item, allowed=mask_of((min(token, 257) for token in allowed), 258))
+
+
+class KeepsMasks(_ChangesSlices):
+    def load(self, progress):
+        self.masks = {}
+        return super().load(progress)
+
+    def changed(self, item):
+        self.masks[item.seq_id] = item.allowed or self.masks.get(item.seq_id)
+        return change(item, allowed=self.masks[item.seq_id])
+
+
+class RaisesWhereNothingIsAllowed(FakeExecutor):
+    def execute(self, plan):
+        result = super().execute(plan)
+        if result.errors:
+            raise ValueError(*result.errors.values())
+        return result
+
+
+class ForgetsForcedTokens(_ChangesSlices):
+    def changed(self, item):
+        return change(item, forced=())
+
+
+class DrawsAsIfForcedTokensWereNone(_ChangesSlices):
+    def changed(self, item):
+        if item.forced and self._held[item.seq_id].seed:
+            self._held[item.seq_id].seed += 1
+        return item

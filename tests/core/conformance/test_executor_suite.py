@@ -118,6 +118,18 @@ BROKEN = [
         "in the order of context.logits_processors",
     ),
     (FakeExecutor, DECLARES_TOO_MUCH, "a failing logits processor", "one row at a time"),
+    (broken.IgnoresMasks, {}, "masks", "says what may be sampled"),
+    (broken.ReadsBitsFromTheOtherEnd, {}, "masks", "bit i % 8 of byte i // 8"),
+    (broken.KeepsMasks, {}, "masks hold for one token", "as if there had never been one"),
+    (broken.RaisesWhereNothingIsAllowed, {}, "a mask that leaves nothing", "no token is allowed"),
+    (broken.ForgetsForcedTokens, {}, "forced tokens", "in a step that is in order"),
+    (broken.DrawsAsIfForcedTokensWereNone, {}, "forced tokens", "count them in the index of the next draw"),
+    (broken.EmbedsItsChunkOnly, {}, "embeddings", "nor on how it is cut"),
+    (broken.EmbedsEveryChunk, {}, "embeddings", "and no others: it has one for"),
+    (broken.ForgetsToNormalise, {}, "embeddings", "divided by its Euclidean length"),
+    (broken.EmbedsInDoublePrecision, {}, "embeddings", "not 64 bytes in a bytes"),
+    (broken.EmbedsTheLastToken, {}, "embeddings are of the whole prompt", "another first token must change it"),
+    (broken.DeclaresEmbeddingsOfNoSize, {}, "load reports what it can do", "embedding_size is 0"),
 ]
 
 

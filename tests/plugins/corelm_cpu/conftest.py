@@ -1,5 +1,6 @@
 """Tiny random models of every architecture, and a driver that plays the engine."""
 
+import functools
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -11,14 +12,18 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from corelm_cpu import kernels
+from corelm_cpu import executor, kernels
 from corelm_cpu.executor import CpuExecutor
 from corelm_cpu.kernels import KVKind
 from corelm_cpu.native_runner import NativeRunner
+from corelm_cpu.packed import Kind, PackedWeights, WeightSetting
 from corelm_cpu.runner import Runner
 from corelm_cpu.settings import CpuSettings
+from corelm_cpu.torch_runner import TorchRunner
 from corelm_torch.batch import Batch, ScoredRows
+from corelm_torch.hookspecs import ModelParts
 from corelm_torch.outputs import StepOutputs
+from corelm_torch.parts import load_parts
 
 from corelm.api import (
     ExecutorContext,
@@ -156,6 +161,7 @@ class Driver:
         prompt_len: int | None = None,
         bad_words: Sequence[Sequence[int]] = (),
         end_token_ids: Sequence[int] = (),
+        embed: bool = False,
         **sampling: Any,
     ) -> SequenceStart:
         """A new sequence; greedy unless told otherwise."""
@@ -168,6 +174,7 @@ class Driver:
             sampling=SamplingParams(**{"temperature": 0.0, "seed": 0} | sampling),
             bad_words=tuple(map(tuple, bad_words)),
             end_token_ids=tuple(end_token_ids),
+            embed=embed,
         )
 
     def slice(self, seq_id: int, start: int, num_tokens: int, *, sample: bool = True) -> SequenceSlice:
@@ -216,6 +223,20 @@ class Driver:
         self.step(released=[start.seq_id for start in starts])
         return [torch.cat(part) for part in parts]
 
+    def spoil(self, token: int, number: float) -> None:
+        """Make the embedding of a token, in float32 or bfloat16, this number, which may be none."""
+        runner = self.executor._runner
+        if isinstance(runner, TorchRunner):
+            runner._model.model.embed_tokens.weight[token] = number
+            return
+        assert isinstance(runner, NativeRunner)
+        packed: PackedWeights = runner._model._kept[0]
+        matrix = packed.matrices["embedding"]
+        inputs = -(-matrix.inputs // 32) * 32
+        tiles = packed.data[matrix.offset :].view("<f4")
+        assert matrix.kind == Kind.F32
+        tiles[token // 32 * 32 * inputs :][: 32 * inputs].reshape(inputs, 32)[: matrix.inputs, token % 32] = number
+
     def generate(self, *prompts: Sequence[int], tokens: int, **sampling: Any) -> list[list[int]]:
         """Generate `tokens` tokens after each prompt, all together."""
         starts = [self.start(prompt, **sampling) for prompt in prompts]
@@ -253,11 +274,30 @@ def drive(tiny_model: Callable[[str], TinyModel]) -> Iterator[Callable[..., Driv
 
 
 @pytest.fixture
-def native(drive: Callable[..., Driver]) -> Callable[..., Driver]:
-    """Make a driver for a tiny model that the native kernels compute as a whole, with weights of 8 bits."""
+def plugins_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the layers of all models for those of a plugin, which PyTorch computes."""
 
-    def make(name: str, threads: int = 1, kv: KVKind = "bf16", **options: Any) -> Driver:
-        driver = drive(name, dtype="auto", settings=CpuSettings(threads=threads, weights="w8", kv=kv), **options)
+    def load(model: ResolvedModel) -> ModelParts:
+        return replace(load_parts(model), plain=False)
+
+    monkeypatch.setattr(executor, "load_parts", load)
+
+
+@pytest.fixture(params=["native float32", "torch float32", "torch bfloat16"])
+def drive_each(request: pytest.FixtureRequest, drive: Callable[..., Driver]) -> Callable[..., Driver]:
+    """Make a driver for a tiny model, computed by each of those with which decoding repeats itself to the bit."""
+    who, dtype = request.param.split()
+    if who == "torch":
+        request.getfixturevalue("plugins_layers")
+    return functools.partial(drive, dtype=dtype)
+
+
+@pytest.fixture
+def native(drive: Callable[..., Driver]) -> Callable[..., Driver]:
+    """Make a driver for a tiny model that the native kernels compute as a whole, if not told otherwise with 8 bits."""
+
+    def make(name: str, threads: int = 1, kv: KVKind = "bf16", weights: WeightSetting = "w8", **options: Any) -> Driver:
+        driver = drive(name, dtype="auto", settings=CpuSettings(threads=threads, weights=weights, kv=kv), **options)
         assert isinstance(driver.executor._runner, NativeRunner)
         return driver
 

@@ -19,7 +19,11 @@ class TestCpuExecutor(ExecutorConformance):
         return create(context)
 
 
-class TestBfloat16(TestCpuExecutor):
+class TestTorch(TestCpuExecutor):
+    settings = CpuSettings(threads=1, kernels="torch")
+
+
+class TestTorchBfloat16(TestTorch):
     dtype = "bfloat16"
     exact = False
 

@@ -1,5 +1,6 @@
 """The executor's contract: plans in, tokens out, refusals with reasons."""
 
+import math
 import subprocess
 import sys
 
@@ -18,9 +19,9 @@ def test_info(drive):
     assert (info.num_blocks, info.block_size, info.vocab_size, info.max_model_len) == (100, 8, 160, 512)
     assert (info.dtype, info.device) == ("float32", "cpu")
     assert info.details["threads"] == "2"
-    edits = {"penalties", "token_masks", "logits_processors"}
-    assert info.capabilities == {"prefix_cache", "copy_blocks", "logprobs"} | edits
-    assert (info.num_swap_blocks, info.pipeline_depth) == (0, 1)
+    edits = {"penalties", "token_masks", "logits_processors", "grammar"}
+    assert info.capabilities == {"prefix_cache", "copy_blocks", "logprobs", "embeddings"} | edits
+    assert (info.num_swap_blocks, info.pipeline_depth, info.embedding_size) == (0, 1, 72)
 
 
 def test_swap_space(drive):
@@ -108,14 +109,13 @@ def test_a_preempted_sequence_goes_on_as_if_nothing_had_happened(drive, prompt):
     assert known[11:] == expected
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_sick_sequence_fails_alone_and_leaves_nothing_behind(drive, prompt, dtype):
+def test_a_sick_sequence_fails_alone_and_leaves_nothing_behind(drive_each, prompt):
     """Token 159 has NaNs for an embedding. The blocks it touched go to a healthy sequence afterwards."""
     healthy, sick = [[token % 150 for token in prompt(length)] for length in (20, 21)]
     sick[4] = 159
-    driver = drive("even widths", dtype=dtype, kv_cache_tokens=64)
+    driver = drive_each("even widths", kv_cache_tokens=64)
     expected = driver.generate(healthy, tokens=5)[0]
-    driver.executor._runner._model.model.embed_tokens.weight[159] = torch.nan
+    driver.spoil(159, math.nan)
     starts = [driver.start(healthy), driver.start(sick)]
     slices = [driver.slice(start.seq_id, 0, len(start.token_ids)) for start in starts]
     result = driver.step(*slices, started=starts)

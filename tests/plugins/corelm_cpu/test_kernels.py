@@ -10,8 +10,7 @@ import torch
 from corelm_cpu.kernels import CACHE_PADDING, KV_KINDS, KernelsMissing, PagedAttention, kernels_name
 from levels import LEVELS
 
-NAN = 0x7FC0
-TIGHT = 0.03
+TIGHT = {"bf16": 0.03, "int8": 0.03, "f32": 2e-5}
 """Rounding: the output's, of numbers up to 4, and the weights'."""
 
 
@@ -27,10 +26,17 @@ def missing(level):
 pytestmark = pytest.mark.skipif(bool(missing(None)), reason=missing(None))
 
 
-def rounded(array):
-    """An array of floats as the bits of bfloat16 and as the doubles that these are."""
+def rounded(array, kv):
+    """An array of floats as attention over a cache takes it, floats or the bits of bfloat16, and as doubles."""
+    if kv == "f32":
+        return np.ascontiguousarray(array), array.astype(np.float64)
     tensor = torch.from_numpy(array).to(torch.bfloat16).contiguous()
     return tensor.view(torch.int16).numpy(), tensor.double().numpy()
+
+
+def nan_of(array):
+    """What is no number among floats or the bits of bfloat16."""
+    return np.nan if array.dtype == np.float32 else 0x7FC0
 
 
 class Case:
@@ -60,7 +66,7 @@ class Case:
         if self.exact:
             codes = np.rint(array / np.abs(array).max(axis=-1, keepdims=True) * 127)
             array = codes / self.rng.choice([32, 64], size=(*shape[:-1], 1))
-        return rounded(array.astype(np.float32))
+        return rounded(array.astype(np.float32), self.kv)
 
     def slots(self, index, first, last):
         positions, size = np.arange(first, last), self.shape["block_size"]
@@ -74,7 +80,7 @@ class Case:
         ends = self.starts + self.lengths
         self.write(attention, cache, [(i, *span) for i, span in enumerate(zip(self.starts, ends, strict=True))])
         queries = np.concatenate([bits for bits, _ in self.q])
-        output = np.full(queries.shape, NAN, np.int16)
+        output = np.full(queries.shape, nan_of(queries), queries.dtype)
         attention.attend(
             cache.ctypes.data,
             self.starts,
@@ -84,7 +90,8 @@ class Case:
             queries.ctypes.data,
             output.ctypes.data,
         )
-        floats = torch.from_numpy(output).view(torch.bfloat16).double().numpy()
+        tensor = torch.from_numpy(output)
+        floats = (tensor if self.kv == "f32" else tensor.view(torch.bfloat16)).double().numpy()
         return np.split(floats, np.cumsum(self.lengths)[:-1])
 
     def write(self, attention, cache, spans):
@@ -107,7 +114,7 @@ class Case:
 
     def check(self, level, threads):
         for index, actual in enumerate(self.run(level, threads)):
-            assert np.abs(actual - self.expected(index)).max() < TIGHT
+            assert np.abs(actual - self.expected(index)).max() < TIGHT[self.kv]
 
 
 DECODE = [(0, 1), (14, 1), (15, 1), (16, 1), (99, 1), (256, 1), (300, 1)]
@@ -162,7 +169,7 @@ def test_a_long_context(level, kv):
 def test_extreme_scores(level, kv, scale):
     """Weights that are all equal, and weights of which one is everything."""
     case = Case(kv, MIXED)
-    case.q = [rounded(floats.astype(np.float32) * scale) for _, floats in case.q]
+    case.q = [rounded(floats.astype(np.float32) * scale, kv) for _, floats in case.q]
     case.check(level, 2)
 
 
@@ -183,13 +190,13 @@ def test_a_nan_stays_in_its_sequence(level, kv, threads):
     case = Case(kv, [(40, 1)] * 5)
     for rows, sick in ((case.q, 0), (case.k, 1), (case.v, 2)):
         bits, _ = rows[sick]
-        bits[..., 3] = NAN
+        bits[..., 3] = nan_of(bits)
     results = case.run(level, threads)
     assert np.isnan(results[0]).all()
     assert np.isnan(results[1]).all()
     assert np.isnan(results[2][..., 3]).all()
     for index in (3, 4):
-        assert np.abs(results[index] - case.expected(index)).max() < TIGHT
+        assert np.abs(results[index] - case.expected(index)).max() < TIGHT[kv]
 
 
 @every_level
@@ -211,8 +218,24 @@ def test_many_small_weights_beside_a_large_one(level):
     k[0, 0], q[:] = 1, 8.0 * np.log(800)
     q[..., 1:] = 0
     v[0], v[1:] = 0, 1
-    case.q, case.k, case.v = ([rounded(array.astype(np.float32))] for array in (q, k, v))
+    case.q, case.k, case.v = ([rounded(array.astype(np.float32), "int8")] for array in (q, k, v))
     assert np.abs(case.run(level, 1)[0] - case.expected(0)).max() < 0.005
+
+
+@every_level
+@pytest.mark.parametrize("window", [None, 100, 300])
+@pytest.mark.parametrize("block_size", [5, 16])
+def test_in_float32_bits_depend_on_nothing_but_the_sequence(level, window, block_size):
+    """Not on the batch, on threads, nor on which queries are computed together."""
+    shape = {"window": window, "block_size": block_size, "heads": 5, "kv_heads": 1}
+    whole = Case("f32", [(0, 700), (600, 1), (0, 9)], **shape)
+    together = whole.run(level, 1)
+    assert all((a == b).all() for a, b in zip(whole.run(level, 3), together, strict=True))
+    for start, length in ((0, 1), (1, 30), (255, 3), (511, 70), (690, 10)):
+        part = Case("f32", [(start, length), (40, 60)], seed=1, **shape)
+        part.k[0], part.v[0] = ((bits[: start + length], None) for bits, _ in (whole.k[0], whole.v[0]))
+        part.q[0] = whole.q[0][0][start : start + length], None
+        assert (part.run(level, 2)[0] == together[0][start : start + length]).all()
 
 
 def test_two_engines_at_once():
@@ -242,10 +265,10 @@ def test_the_best_level_is_the_default():
 
 
 def test_bytes_of_a_block():
-    """Two bytes a number, or one and a scale for each token; slots in pairs or in fours."""
+    """Two bytes a number, one and a scale for each token, or four; slots in pairs, in fours or single."""
     shape = {"heads": 6, "kv_heads": 3, "head_dim": 64, "threads": 1}
     sizes = [PagedAttention(**shape, kv=kv, block_size=size).block_bytes for kv in KV_KINDS for size in (5, 16)]
-    assert sizes == [3 * 2 * 6 * 128, 3 * 2 * 16 * 128, 3 * 2 * 8 * 68, 3 * 2 * 16 * 68]
+    assert sizes == [6 * 6 * 128, 6 * 16 * 128, 6 * 8 * 68, 6 * 16 * 68, 6 * 5 * 256, 6 * 16 * 256]
 
 
 def test_what_the_kernels_cannot_do_is_said():

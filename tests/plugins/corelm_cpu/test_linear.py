@@ -1,4 +1,4 @@
-"""Products with quantised weights, at every level this machine can run, against double precision."""
+"""Products with weights of every kind, at every level this machine can run, against double precision."""
 
 import ctypes
 
@@ -13,8 +13,10 @@ from unpacking import unpack
 
 pytestmark = needs_kernels
 every_kind = pytest.mark.parametrize("kind", Kind)
+CODED = (Kind.Q8_0, Kind.Q4_0, Kind.Q4_1)
+every_coded_kind = pytest.mark.parametrize("kind", CODED)
 BFLOAT16_ROWS = {"amx": 17}
-"""From so many rows on a level rounds activations and weights to bfloat16."""
+"""From so many rows on a level rounds activations to bfloat16, and quantised weights, too."""
 FLOAT32 = 2e-6
 """What sums in float32 may lose, relative to those of absolute values."""
 
@@ -27,6 +29,17 @@ class Weights:
         self.kind, self.outputs, self.inputs = kind, outputs, inputs
         tiles, self.width = -(-outputs // 32), -(-inputs // 32) * 32
         self.data = allocate(matrix_bytes(kind, outputs, inputs))
+        self.bias = random.normal(size=32 * tiles).astype(np.float32)
+        if kind in CODED:
+            self._draw_codes(tiles)
+        elif kind == Kind.F32:
+            self.data.view(np.float32)[:] = random.normal(size=len(self.data) // 4)
+        else:
+            bits = random.normal(size=len(self.data) // 2).astype(np.float32).view(np.uint32)
+            self.data.view(np.uint16)[:] = bits >> 16
+
+    def _draw_codes(self, tiles):
+        kind, random = self.kind, self.random
         groups = self.data.reshape(tiles, self.width // 32, -1)
         numbers = 64 if kind == Kind.Q4_1 else 32
         groups[..., 2 * numbers :] = random.integers(0, 256, groups[..., 2 * numbers :].shape)
@@ -34,7 +47,6 @@ class Weights:
         """[tiles, groups, scales and offsets]"""
         self.halves[..., :32] = random.uniform(0.01, 0.1, self.halves[..., :32].shape)
         self.halves[..., 32:] = random.uniform(-1, 1, self.halves[..., 32:].shape)
-        self.bias = random.normal(size=32 * tiles).astype(np.float32)
 
     def values(self):
         """[outputs, whole groups of inputs] in double precision."""
@@ -87,7 +99,9 @@ def check(weights, level, x, threads=2, *, bias=False):
     actual, w = weights.multiply(level, x, threads, bias=bias), weights.values()
     added = weights.bias[: weights.outputs] if bias else 0.0
     sizes = np.abs(x).astype(np.float64) @ np.abs(w).T + np.abs(added)
-    if len(x) >= BFLOAT16_ROWS.get(level, 10**9):
+    if weights.kind == Kind.F32:
+        expected, lost = x @ w.T, 0.0
+    elif weights.kind == Kind.BF16 or len(x) >= BFLOAT16_ROWS.get(level, 10**9):
         rounded = in_bfloat16(x, lambda bits: 0x7FFF + (bits >> 16 & 1))
         expected, lost = rounded @ in_bfloat16(w, lambda bits: 0x8000).T, 2**-7 * sizes
     else:
@@ -140,7 +154,7 @@ def test_what_is_no_number_stays_in_its_row(level, kind, rows):
 
 
 @every_level
-@every_kind
+@every_coded_kind
 @pytest.mark.parametrize("rows", [3, 20])
 def test_a_scale_that_is_no_number_shows_in_its_output(level, kind, rows):
     """As in a damaged checkpoint, whatever bits the NaN has."""
@@ -168,3 +182,36 @@ def test_zeros_and_almost_zeros(level, kind, rows):
     x[1, :50], x[1, 50:] = 0, -1e-39
     actual = weights.multiply(level, x, bias=True)
     assert (actual[:2] == weights.bias[:70]).all()
+
+
+@every_level
+@pytest.mark.parametrize("kind", [Kind.BF16, Kind.F32])
+@pytest.mark.parametrize("rows", [1, 3, 20])
+def test_a_weight_that_is_no_number_shows_in_its_output(level, kind, rows):
+    weights = Weights(kind, 70, 100)
+    x = weights.draw(rows)
+    healthy = weights.multiply(level, x)
+    # Input 70 of output 35: tile 1, group 2.
+    place, number = (weights.data.view(np.uint16), 2) if kind == Kind.BF16 else (weights.data.view(np.uint32), 1)
+    at = (128 + 70) * 32 + 3 if kind == Kind.F32 else ((128 + 70) // 2 * 32 + 3) * 2
+    for bits in (0x7FC0, 0x7F81, 0xFFFF, 0x7F80):
+        before, place[at] = place[at].copy(), bits if kind == Kind.BF16 else bits << 16
+        actual = weights.multiply(level, x)
+        assert not np.isfinite(actual[:, 35]).any(), number
+        assert (np.delete(actual, 35, axis=1) == np.delete(healthy, 35, axis=1)).all()
+        place[at] = before
+
+
+@every_level
+@pytest.mark.parametrize("threads", [1, 3])
+def test_in_float32_bits_depend_on_nothing_but_row_and_output(level, threads):
+    """Not on how many rows there are, where the row stands among them, nor on how many outputs."""
+    weights = Weights(Kind.F32, 70, 600)
+    x = weights.draw(300)
+    alone = np.concatenate([weights.multiply(level, row[None], 1) for row in x])
+    for rows in (*range(2, 30), 255, 256, 257, 300):
+        assert (weights.multiply(level, x[:rows], threads) == alone[:rows]).all()
+        assert (weights.multiply(level, x[-rows:], threads) == alone[-rows:]).all()
+    fewer = Weights(Kind.F32, 33, 600)
+    fewer.data[:] = weights.data[: len(fewer.data)]
+    assert (fewer.multiply(level, x, threads) == alone[:, :33]).all()

@@ -1,5 +1,7 @@
 """Log-probabilities of sampled and of prompt tokens."""
 
+import math
+
 import pytest
 import torch
 from corelm_torch.step import SCORED_ROWS
@@ -81,6 +83,7 @@ def test_output_is_not_scored_as_prompt(drive, prompt):
     assert driver.step(driver.slice(start.seq_id, 25, 5)).prompt_logprobs == {}
 
 
+@pytest.mark.usefixtures("plugins_layers")
 def test_a_long_prompt_needs_the_logits_of_a_few_tokens_at_a_time(drive, prompt, monkeypatch):
     driver, rows = drive("llama"), []
     runner, head = driver.executor._runner, driver.executor._runner.head
@@ -93,11 +96,11 @@ def test_a_long_prompt_needs_the_logits_of_a_few_tokens_at_a_time(drive, prompt,
     assert rows == [1, 300, 1]
 
 
-def test_a_prompt_without_finite_scores_fails_alone(drive, prompt):
+def test_a_prompt_without_finite_scores_fails_alone(drive_each, prompt):
     healthy, sick = [[token % 150 for token in prompt(length)] for length in (20, 21)]
     sick[4] = 159
-    driver = drive("even widths")
-    driver.executor._runner._model.model.embed_tokens.weight[159] = torch.nan
+    driver = drive_each("even widths")
+    driver.spoil(159, math.nan)
     starts = [driver.start(tokens, prompt_logprobs=1) for tokens in (healthy, sick)]
     slices = [driver.slice(start.seq_id, 0, 18, sample=False) for start in starts]
     result = driver.step(*slices, started=starts)

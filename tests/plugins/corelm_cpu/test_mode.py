@@ -22,16 +22,16 @@ def parts(tiny_model):
     return load_parts(tiny_model("llama").resolved)
 
 
-BFLOAT16, FLOAT32 = TorchMode(dtype="bfloat16"), TorchMode(dtype="float32")
+BFLOAT16, FLOAT32 = NativeMode(weights="bf16", kv="bf16"), NativeMode(weights="f32", kv="f32")
 TABLE = {
-    ("auto", "auto"): NativeMode(weights="auto"),
-    ("auto", "w4"): NativeMode(weights="w4"),
-    ("auto", "w8"): NativeMode(weights="w8"),
+    ("auto", "auto"): NativeMode(weights="auto", kv="int8"),
+    ("auto", "w4"): NativeMode(weights="w4", kv="int8"),
+    ("auto", "w8"): NativeMode(weights="w8", kv="int8"),
     ("auto", "bf16"): BFLOAT16,
     ("auto", "f32"): FLOAT32,
     ("bfloat16", "auto"): BFLOAT16,
-    ("bfloat16", "w4"): NativeMode(weights="w4"),
-    ("bfloat16", "w8"): NativeMode(weights="w8"),
+    ("bfloat16", "w4"): NativeMode(weights="w4", kv="int8"),
+    ("bfloat16", "w8"): NativeMode(weights="w8", kv="int8"),
     ("bfloat16", "bf16"): BFLOAT16,
     ("bfloat16", "f32"): "cpu.weights f32 does not go with dtype bfloat16, but auto, w4, w8, bf16 would",
     ("float32", "auto"): FLOAT32,
@@ -43,9 +43,9 @@ TABLE = {
 }
 
 
-def check_mode(expected, dtype, weights, parts, kernels="auto"):
+def check_mode(expected, dtype, weights, parts, **settings):
     """`expected` is a mode or what the refusal says."""
-    settings = CpuSettings(weights=weights, kernels=kernels)
+    settings = CpuSettings(weights=weights, **settings)
     if isinstance(expected, str):
         with pytest.raises(ModelLoadError, match=expected):
             choose_mode(settings, dtype, parts)
@@ -59,19 +59,47 @@ def test_where_the_kernels_can(parts, dtype, weights):
     check_mode(TABLE[dtype, weights], dtype, weights, parts)
 
 
+@needs_kernels
+@pytest.mark.parametrize("kv", ["bf16", "int8", "f32"])
+@pytest.mark.parametrize("weights", ["auto", "w8", "bf16", "f32"])
+def test_every_cache_goes_with_all_weights(parts, weights, kv):
+    check_mode(NativeMode(weights=weights, kv=kv), "auto", weights, parts, kv=kv)
+
+
+@pytest.mark.parametrize("kv", ["bf16", "int8", "f32"])
+def test_float32_needs_a_cache_of_float32(parts, kv):
+    refusal = f"cpu.kv {kv} does not go with dtype float32, but auto, f32 would"
+    check_mode(FLOAT32 if kv == "f32" else refusal, "float32", "auto", parts, kv=kv)
+
+
+def test_what_is_called_float32():
+    assert NativeMode(weights="f32", kv="f32").dtype == "float32"
+    for weights, kv in (("f32", "bf16"), ("w8", "f32"), ("bf16", "bf16")):
+        assert NativeMode(weights=weights, kv=kv).dtype == "bfloat16"
+
+
+TORCH = {"auto": "auto", "bf16": "bfloat16", "f32": "float32"}
+
+
 def without_kernels(why):
-    """The table where there are none: auto does without, and what needs them is refused."""
+    """The table where there are none: PyTorch does it, and what needs them is refused."""
     table = dict(TABLE)
-    for (dtype, weights), mode in TABLE.items():
+    for key, mode in TABLE.items():
         if isinstance(mode, NativeMode):
-            refusal = f"cpu.weights {weights} needs the native kernels: {why}"
-            table[dtype, weights] = TorchMode(dtype="auto", why=why) if weights == "auto" else refusal
+            refusal = f"cpu.weights {mode.weights} needs the native kernels: {why}"
+            table[key] = TorchMode(dtype=TORCH[mode.weights], why=why) if mode.weights in TORCH else refusal
     return table
 
 
 def test_where_the_setting_forbids_the_kernels(parts):
     for (dtype, weights), expected in without_kernels("cpu.kernels is torch").items():
-        check_mode(expected, dtype, weights, parts, "torch")
+        check_mode(expected, dtype, weights, parts, kernels="torch")
+
+
+def test_pytorch_has_no_mixed_caches(parts):
+    refusal = "cpu.kv f32 with cpu.weights bf16 needs the native kernels: cpu.kernels is torch"
+    check_mode(refusal, "auto", "bf16", parts, kernels="torch", kv="f32")
+    check_mode(TorchMode(dtype="float32", why="cpu.kernels is torch"), "auto", "f32", parts, kernels="torch", kv="f32")
 
 
 def test_where_a_plugin_made_the_layers(parts):
@@ -101,18 +129,20 @@ def test_without_the_library_torch_runs_the_model(drive, prompt, no_library):
 
 @needs_kernels
 @pytest.mark.parametrize(
-    ("weights", "kinds"), [("auto", "Q8_0; "), ("w8", "Q8_0; "), ("w4", "Q4_1, Q8_0; "), ("bf16", None), ("f32", None)]
+    ("weights", "kinds", "kv"),
+    [
+        ("auto", "Q8_0; ", "int8"),
+        ("w8", "Q8_0; ", "int8"),
+        ("w4", "Q4_1, Q8_0; ", "int8"),
+        ("bf16", "BF16; ", "bf16"),
+        ("f32", "F32; ", "f32"),
+    ],
 )
-def test_the_banner(drive, weights, kinds):
+def test_the_banner(drive, weights, kinds, kv):
     info = drive("even widths", dtype="auto", settings=CpuSettings(threads=2, weights=weights)).info
-    assert info.details["threads"] == "2"
+    assert (info.details["threads"], info.details["kernels"], info.details["KV"]) == ("2", kernels_name(), kv)
+    assert info.details["weights"].startswith(kinds)
     assert info.dtype == ("float32" if weights == "f32" else "bfloat16")
-    if kinds:
-        assert info.details["kernels"] == kernels_name()
-        assert info.details["weights"].startswith(kinds)
-    else:
-        assert info.details["kernels"].startswith("torch")
-        assert "weights" not in info.details
 
 
 @needs_kernels

@@ -43,6 +43,14 @@ class TestConformance(ExecutorConformance):
         return create(context)
 
 
+class TestBfloat16Conformance(TestConformance):
+    settings = CpuSettings(threads=2, weights="bf16")
+
+
+class TestFloat32WeightsConformance(TestConformance):
+    settings = CpuSettings(threads=2, weights="f32", kv="int8")
+
+
 def near(actual, expected):
     return float((actual - expected).norm() / expected.norm()) < 0.05
 

@@ -1,4 +1,4 @@
-"""Models that the native kernels compute as a whole, with 8-bit weights: what transformers computes, nearly."""
+"""Models that the native kernels compute as a whole: what transformers computes, nearly."""
 
 import numpy as np
 import pytest
@@ -61,6 +61,31 @@ def test_levels(native, rounded, prompt, monkeypatch, level):
     for name in ("mistral", "qwen3", "biases"):
         for tokens, logits in zip(prompts, native(name, 2).logits(*prompts, chunk=5), strict=True):
             assert difference(logits, rounded(name, tokens)) < 0.04
+
+
+@pytest.mark.parametrize("kv", ["bf16", "int8", "f32"])
+@pytest.mark.parametrize("weights", ["bf16", "f32"])
+def test_weights_that_are_not_quantised(native, tiny_model, prompt, model_name, weights, kv):
+    """The less is rounded, the nearer."""
+    bound = 1e-5 if (weights, kv) == ("f32", "f32") else 0.04 if kv == "int8" else 0.02
+    prompts = [prompt(length, length) for length in (1, 20, 61)]
+    for block_size, chunk, threads in ((16, 1000, 1), (4, 13, 3), (5, 2, 2)):
+        driver = native(model_name, threads, kv, weights, block_size=block_size)
+        for tokens, logits in zip(prompts, driver.logits(*prompts, chunk=chunk), strict=True):
+            assert difference(logits, tiny_model(model_name).logits(tokens)) < bound
+
+
+@every_level
+@pytest.mark.parametrize("weights", ["bf16", "f32"])
+def test_levels_with_weights_that_are_not_quantised(native, tiny_model, prompt, monkeypatch, level, weights):
+    monkeypatch.setattr(native_model, "kernels_name", lambda _: level)
+    prompts = [prompt(length, length) for length in (1, 9, 60)]
+    for name in ("mistral", "qwen3", "biases"):
+        for kv in ("bf16", "f32"):
+            bound = 1e-5 if (weights, kv) == ("f32", "f32") else 0.02
+            driver = native(name, 2, kv, weights)
+            for tokens, logits in zip(prompts, driver.logits(*prompts, chunk=5), strict=True):
+                assert difference(logits, tiny_model(name).logits(tokens)) < bound
 
 
 def test_a_cache_of_bytes(native, tiny_model, prompt):

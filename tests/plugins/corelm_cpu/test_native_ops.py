@@ -10,11 +10,12 @@ from corelm_cpu.settings import CpuSettings
 from levels import needs_kernels
 
 BFLOAT16 = {"dtype": "bfloat16"}
+WHY = "the layers of llama are its plugin's"
 TORCH = {"dtype": "bfloat16", "settings": CpuSettings(kernels="torch", threads=1)}
 
 
 @pytest.fixture(params=[1, 3])
-def mixed(drive, request):
+def mixed(drive, plugins_layers, request):
     """Make a driver with native attention."""
     before = torch.get_num_threads()
     yield lambda name, **options: drive(name, **BFLOAT16 | {"settings": CpuSettings(threads=request.param)} | options)
@@ -61,9 +62,10 @@ def test_a_prefix_that_others_computed(mixed, prompt, shared):
 
 
 @needs_kernels
+@pytest.mark.usefixtures("plugins_layers")
 def test_the_banner_names_the_kernels(drive):
     driver = drive("llama", **BFLOAT16)
-    assert driver.info.details["kernels"] == f"torch, attention {kernels_name()}"
+    assert driver.info.details["kernels"] == f"torch, attention {kernels_name()} ({WHY})"
     assert isinstance(driver.executor._runner._ops, NativeOps)
 
 
@@ -73,9 +75,11 @@ def test_the_setting_torch(drive):
     assert isinstance(driver.executor._runner._ops, FastOps)
 
 
+@needs_kernels
+@pytest.mark.usefixtures("plugins_layers")
 def test_float32_stays_exact(drive):
     driver = drive("llama")
-    assert "exact" in driver.info.details["kernels"]
+    assert driver.info.details["kernels"] == f"torch ({WHY})"
     assert isinstance(driver.executor._runner._ops, InvariantOps)
 
 

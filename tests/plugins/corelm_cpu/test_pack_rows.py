@@ -6,6 +6,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
+import torch
 from corelm_cpu.kernels import KernelsMissing, library
 from corelm_cpu.packed.kinds import SOURCES
 from corelm_cpu.packed.layout import Kind
@@ -20,6 +21,8 @@ except KernelsMissing:
 
 STATM = Path("/proc/self/statm")
 LOSSLESS = [("Q8_0", "Q8_0"), ("Q4_0", "Q4_0"), ("Q4_0", "Q4_1"), ("Q4_0", "Q8_0"), ("Q4_1", "Q4_1")]
+PLAIN = [("F32", "F32"), ("F16", "F32"), ("BF16", "F32"), ("BF16", "BF16")]
+"""Taken number by number, without loss."""
 ROUNDED = [(encoding, kind) for encoding in ("F32", "F16", "BF16") for kind in ("Q8_0", "Q4_1")]
 
 
@@ -55,6 +58,31 @@ def test_blocks_are_taken_without_loss(encoding, kind, rows, inputs):
     packed, exact = pack(draw(rows, inputs), encoding, Kind[kind])
     assert (packed[:rows] == exact).all()
     assert (packed[rows:] == 0).all()
+
+
+@pytest.mark.parametrize(("encoding", "kind"), PLAIN)
+@pytest.mark.parametrize(("rows", "inputs"), [(1, 8), (33, 100), (64, 576)])
+def test_numbers_are_taken_without_loss(encoding, kind, rows, inputs):
+    packed, exact = pack(draw(rows, inputs), encoding, Kind[kind])
+    assert (packed[:rows, :inputs] == exact).all()
+    assert (packed[rows:] == 0).all()
+    assert (packed[:, inputs:] == 0).all()
+
+
+@pytest.mark.parametrize("encoding", ["F32", "F16"])
+def test_numbers_become_the_nearest_in_bfloat16(encoding):
+    values = draw(40, 70)
+    values[0, :6] = 1 + 2**-8, 1 + 3 * 2**-8, -0.0, np.nan, np.inf, 60000
+    packed, exact = pack(values, encoding, Kind.BF16)
+    expected = torch.from_numpy(exact.copy()).bfloat16().float().numpy()
+    assert np.array_equal(packed[:40, :70], expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("encoding", ["Q8_0", "Q4_0", "Q4_1"])
+@pytest.mark.parametrize("kind", [Kind.BF16, Kind.F32])
+def test_codes_are_not_made_numbers_here(encoding, kind):
+    with pytest.raises(AssertionError, match="no kernel makes"):
+        pack(draw(4, 32), encoding, kind)
 
 
 def test_every_code_and_scales_of_all_sizes_are_taken():
@@ -125,7 +153,7 @@ def test_what_is_not_finite_makes_its_group_a_nan(kind, number, place):
     assert np.isfinite(packed).all()
 
 
-@pytest.mark.parametrize(("encoding", "kind"), LOSSLESS + ROUNDED)
+@pytest.mark.parametrize(("encoding", "kind"), LOSSLESS + PLAIN + ROUNDED)
 def test_two_tensors_in_turns_and_others_behind(encoding, kind):
     """Sixteen rows of one, sixteen of the other, the last run of each incomplete; and rows that begin within a tile."""
     gate, up = draw(23, 64, seed=1), draw(23, 64, seed=2)

@@ -184,6 +184,17 @@ def test_what_the_kernels_do_not_know_is_made_floats_before(encoding):
     check(pack(shape, weights.values()), weights, shape, tolerance=0.02)
 
 
+@pytest.mark.parametrize("variant", ["tied", "ragged"])
+@pytest.mark.parametrize("encoding", ["F64", "F32", "Q8_0", "Q4_0", "Q5_0"])
+@pytest.mark.parametrize(("setting", "tolerance"), [("f32", 0.0), ("bf16", 0.02)])
+def test_what_is_not_quantised(variant, encoding, setting, tolerance):
+    shape = config(**VARIANTS[variant] | {"hidden_size": 64, "intermediate_size": 96})
+    weights = checkpoint(shape, encoding)
+    packed = pack(shape, weights.values(), setting)
+    check(packed, weights, shape, tolerance)
+    assert {matrix.kind for matrix in packed.matrices.values()} == {Kind[setting.upper()]}
+
+
 @pytest.mark.parametrize("setting", ["auto", "w4"])
 def test_parts_of_4_bits_of_both_kinds_are_put_together_without_loss(setting):
     shape = config()

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 from corelm_cpu import resources
-from corelm_cpu.sizing import choose_num_blocks
+from corelm_torch.sizing import choose_num_blocks
 
 from corelm.api import ExecutorContext, ModelLoadError, ResolvedModel
 

@@ -7,6 +7,8 @@ from corelm_cpu.packed.layout import Kind
 def unpack(data: np.ndarray, kind: Kind, outputs: int, inputs: int) -> np.ndarray:
     """The weights [outputs, inputs], each rounded up to whole tiles and groups, in float32."""
     tiles, groups = -(-outputs // 32), -(-inputs // 32)
+    if kind in (Kind.BF16, Kind.F32):
+        return _floats(data, kind).reshape(tiles, 32 * groups, 32).swapaxes(1, 2).reshape(32 * tiles, 32 * groups)
     group = data.reshape(tiles, groups, -1)
     numbers = 64 if kind == Kind.Q4_1 else 32
     halves = group[..., : 2 * numbers].copy().view("<f2").astype(np.float32)
@@ -23,3 +25,11 @@ def unpack(data: np.ndarray, kind: Kind, outputs: int, inputs: int) -> np.ndarra
     )
     zero = {Kind.Q8_0: 128, Kind.Q4_0: 8, Kind.Q4_1: 0}[kind]
     return (scales * (codes - zero) + (offsets[0] if offsets else 0)).reshape(32 * tiles, 32 * groups)
+
+
+def _floats(data: np.ndarray, kind: Kind) -> np.ndarray:
+    """What lies there, input by input."""
+    if kind == Kind.F32:
+        return data.view("<f4")
+    pairs = data.view("<u2").reshape(-1, 32, 2).swapaxes(1, 2)
+    return (pairs.astype(np.uint32) << 16).view(np.float32)

@@ -1,4 +1,5 @@
 import asyncio
+import sys
 
 import pytest
 from corelm_openai.settings import OpenAISettings
@@ -17,8 +18,13 @@ def settings():
 
 
 @pytest.fixture
-async def http(engine, settings):
-    async with Http(engine, settings) as client:
+def stop():
+    return asyncio.Event()
+
+
+@pytest.fixture
+async def http(engine, settings, stop):
+    async with Http(engine, settings, stop) as client:
         yield client
 
 
@@ -29,3 +35,12 @@ async def server(engine, settings):
     assert not engine.live
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A directory on the path; what is imported from it is forgotten again."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in [name for name in sys.modules if name.startswith("plugin_dist_")]:
+        del sys.modules[name]

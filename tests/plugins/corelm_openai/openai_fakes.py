@@ -26,7 +26,7 @@ NO_OPTIONS = RequestOptions()
 def answer(prompt, seed=None):
     """The pieces of text that the fake model says to a prompt. A piece may also be a pair of text and token bytes."""
     if isinstance(prompt, Chat):
-        text = " ".join(message["content"] for message in prompt.messages)
+        text = " ".join(message["content"] or "" for message in prompt.messages)
     elif isinstance(prompt, str):
         text = prompt
     else:
@@ -46,6 +46,9 @@ class FakeVocabulary:
             self._ids[raw] = VOCAB_SIZE + len(self._known)
             self._known.append(raw)
         return self._ids[raw]
+
+    def __len__(self):
+        return VOCAB_SIZE + len(self._known)
 
     def bytes_of(self, token_id):
         return self._known[token_id - VOCAB_SIZE] if token_id >= VOCAB_SIZE else f"<{token_id}>".encode()
@@ -184,6 +187,15 @@ class FakeEngine:
         self.refuse = {}
         """Errors that `generate` raises, by the number of the call."""
         self.dead = None
+        self.observers = []
+        self.special = {}
+        """Tokens besides those of the vocabulary, by their text."""
+        self.knows_tools = True
+        """Whether its chat template does."""
+        self.rendered = []
+        """Every chat that `tokenize` was given."""
+        self.prompt_end = ""
+        """What `detokenize` says of every prompt."""
         self.asked_tokens = []
         """Every token whose bytes were asked for."""
         self._tasks = {}
@@ -209,6 +221,20 @@ class FakeEngine:
         self._tasks[request_id] = asyncio.create_task(self._produce(stream, prompt, params))
         return stream
 
+    async def tokenize(self, prompt, *, add_special_tokens=True):
+        await asyncio.sleep(0)
+        if isinstance(prompt, Chat):
+            self.rendered.append(prompt)
+            if prompt.tools and not self.knows_tools:
+                raise InvalidRequestError("no tools", param="tools")
+        if isinstance(prompt, str) and prompt in self.special:
+            return [self.special[prompt]]
+        return list(prompt.encode()) if isinstance(prompt, str) else self._tokens(prompt)
+
+    async def detokenize(self, token_ids):
+        await asyncio.sleep(0)
+        return self.prompt_end
+
     async def token_bytes(self, ids):
         self.asked_tokens += ids
         await asyncio.sleep(0)
@@ -216,12 +242,12 @@ class FakeEngine:
 
     def _tokens(self, prompt):
         if isinstance(prompt, Chat):
-            return [token for message in prompt.messages for token in self._tokens(message["content"])]
+            return [token for message in prompt.messages for token in self._tokens(message["content"] or "")]
         if isinstance(prompt, str):
             words = [word.encode() for word in re.findall(r"\S+\s*|\s+", prompt)]
             return [self.vocabulary.id_of(word) for word in ([self.bos, *words] if self.bos else words)]
         for token in prompt:
-            if not 0 <= token < VOCAB_SIZE:
+            if not 0 <= token < len(self.vocabulary):
                 raise InvalidRequestError(f"token id {token} is outside the vocabulary", param="prompt")
         return prompt
 
@@ -274,6 +300,9 @@ class FakeEngine:
             raise self.dead
         if self.status != "ready":
             raise EngineStoppedError(f"the engine is {self.status}")
+
+    def observe(self, observer):
+        self.observers.append(observer)
 
     def stats(self):
         return EngineStats(

@@ -7,6 +7,7 @@ import json
 import httpx
 from corelm_openai.app import create_app
 from corelm_openai.http.server import listen, run, url_of
+from openapi_checks import Checked
 
 
 async def until(condition, seconds=10.0):
@@ -46,9 +47,14 @@ class Http(httpx.AsyncClient):
 
     def __init__(self, engine, settings, stop=None):
         self.app = create_app(engine, settings, stop or asyncio.Event())
+        self.checked = Checked(self.app, settings.root_path)
         super().__init__(
-            transport=httpx.ASGITransport(app=self.app, raise_app_exceptions=False), base_url="http://test"
+            transport=httpx.ASGITransport(app=self.checked, raise_app_exceptions=False), base_url="http://test"
         )
+
+    async def __aexit__(self, *exc):
+        await super().__aexit__(*exc)
+        self.checked.check()
 
     async def complete(self, **body):
         return await self.post("/v1/completions", json={"model": "fake", "prompt": "a b", **body})
@@ -70,8 +76,8 @@ class RealServer:
         self.sock = listen(self.settings.host, self.settings.port)
         self.url = url_of(self.sock)
         self.port = self.sock.getsockname()[1]
-        app = create_app(self.engine, self.settings, self.stop)
-        self.running = asyncio.create_task(run(app, self.sock, self.settings, self.stop))
+        self.checked = Checked(create_app(self.engine, self.settings, self.stop), self.settings.root_path)
+        self.running = asyncio.create_task(run(self.checked, self.sock, self.settings, self.stop))
         return self
 
     async def __aexit__(self, *exc):
@@ -79,6 +85,7 @@ class RealServer:
         async with asyncio.timeout(10):
             await self.running
         self.sock.close()
+        self.checked.check()
 
     @contextlib.asynccontextmanager
     async def connect(self):

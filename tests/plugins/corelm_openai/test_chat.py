@@ -107,9 +107,9 @@ async def test_the_conversation_reaches_the_engine(http, engine):
         messages=[
             {"role": "developer", "content": "rules"},
             {"role": "system", "content": "more\nrules"},
-            {"role": "user", "content": ""},
+            {"role": "user", "content": "", "name": "joe"},
             {"role": "assistant", "content": "hm"},
-            {"role": "tool", "content": "42"},
+            {"role": "tool", "content": "42", "tool_call_id": "x"},
         ],
         add_generation_prompt=True,
         template_kwargs={"enable_thinking": False},
@@ -140,7 +140,7 @@ async def test_generation_prompt_can_be_left_out(http, engine):
             [user([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {}}])],
             "messages[0].content[1].type",
         ),
-        ([{"role": "assistant", "content": None, "tool_calls": [{"id": "x"}]}], "messages[0].tool_calls"),
+        ([{"role": "assistant", "content": None, "tool_calls": [{"id": "x"}]}], "messages[0].tool_calls[0].function"),
     ],
 )
 async def test_wrong_messages(http, engine, messages, param):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 
 import pytest
 from corelm_openai.http import connection as connection_module
@@ -59,6 +60,21 @@ async def test_http_1_0_gets_no_chunks(server):
         head, _, text = (await cut(reader)).partition(b"\r\n\r\n")
     assert b"chunked" not in head
     assert events_of(text.decode())[-1] == "[DONE]"
+
+
+NONSENSE = [b"nonsense\r\n\r\n", b"GET /health HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n"]
+
+
+@pytest.mark.parametrize("sent", NONSENSE)
+async def test_what_is_not_http_gets_an_error_like_any_other(server, sent):
+    async with server.connect() as (reader, writer):
+        writer.write(sent)
+        head, _, text = (await cut(reader)).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: application/json\r\n" in head
+    assert b"x-request-id: req_" in head
+    error = {"message": "Invalid HTTP request received.", "type": "invalid_request_error", "param": None, "code": None}
+    assert json.loads(text) == {"error": error}
 
 
 @pytest.mark.parametrize("start", [b"GET /health HTTP/1.1\r\nx: ", b"GET /"])

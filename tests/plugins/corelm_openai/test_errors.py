@@ -4,8 +4,8 @@ import logging
 import pytest
 from corelm_openai.completions.reply import CompletionReply
 from corelm_openai.generation.choices import Choices, Job
-from corelm_openai.generation.vocabulary import Vocabulary
 from corelm_openai.generation.stream import EventStream
+from corelm_openai.generation.vocabulary import Vocabulary
 from corelm_openai.settings import OpenAISettings
 from openai_http import Http, assert_error, events_of
 

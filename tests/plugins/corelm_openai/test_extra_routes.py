@@ -1,16 +1,13 @@
 """Routes of other plugins, loaded as plugins are and served by a running server."""
 
 import asyncio
-import sys
 from pathlib import Path
 
-import httpx
 import pytest
 from distributions import install
+from openai_plugins import Serving, make_frontend
 
-from corelm.api import EngineStoppedError, FrontendContext, PluginError
-from corelm.plugins import PluginHost
-from corelm.settings import load_settings
+from corelm.api import EngineStoppedError, PluginError
 
 EXAMPLE = Path(__file__).parents[3] / "examples/extra_route/corelm_extra_route.py"
 HOOK = "from corelm.api import hookimpl\n@hookimpl\ndef corelm_openai_register_routes(register):\n    "
@@ -22,41 +19,6 @@ def make(context):
         return "mine"
     return [answer]
 """
-
-
-@pytest.fixture
-def site(tmp_path, monkeypatch):
-    """A directory on the path; what is imported from it is forgotten again."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield tmp_path
-    for name in [name for name in sys.modules if name.startswith("plugin_dist_")]:
-        del sys.modules[name]
-
-
-def make_frontend(plugin, **settings):
-    """The frontend as `corelm run` makes it, and the host."""
-    host = PluginHost.load([plugin, "openai"])
-    chosen = load_settings(host, overrides={"openai": {"port": 0, **settings}})
-    context = FrontendContext(settings=chosen.plugin("openai"))
-    return host.create(host.select("frontend", "openai"), context)
-
-
-class Serving:
-    def __init__(self, frontend, engine):
-        self.frontend, self.engine, self.stop = frontend, engine, asyncio.Event()
-
-    async def __aenter__(self):
-        self.task = asyncio.create_task(self.frontend.serve(self.engine, self.stop))
-        while self.frontend.url is None and not self.task.done():  # noqa: ASYNC110 - has no event
-            await asyncio.sleep(0.002)
-        if self.task.done():
-            await self.task
-        return httpx.AsyncClient(base_url=self.frontend.url.removesuffix("/v1"))
-
-    async def __aexit__(self, *exc):
-        self.stop.set()
-        async with asyncio.timeout(10):
-            await self.task
 
 
 async def test_the_example_is_served_and_keeps_to_the_api_keys(site, engine):

@@ -97,10 +97,10 @@ async def test_null_is_the_default(http, engine, endpoint):
 
 
 @pytest.mark.parametrize(
-    ("stop", "seen"), [("x", ("x",)), (["x"], ("x",)), ([], ()), (None, ()), (["🙂", " ", "é"], ("🙂", " ", "é"))]
+    ("given", "seen"), [("x", ("x",)), (["x"], ("x",)), ([], ()), (None, ()), (["🙂", " ", "é"], ("🙂", " ", "é"))]
 )
-async def test_stop(http, engine, stop, seen):
-    await http.complete(stop=stop)
+async def test_stop(http, engine, given, seen):
+    await http.complete(stop=given)
     assert engine.calls[0]["params"].stop == seen
 
 
@@ -190,23 +190,12 @@ async def test_what_asks_for_nothing_is_accepted(http, endpoint, values):
     ("name", "value"),
     [
         ("suffix", "x"),
-        ("tools", [{"type": "function", "function": {"name": "f"}}]),
-        ("tool_choice", "required"),
-        ("tool_choice", {"type": "function", "function": {"name": "f"}}),
         ("functions", [{"name": "f"}]),
         ("modalities", ["text", "audio"]),
-        ("guided_json", {}),
-        ("guided_regex", "("),
-        ("continue_final_message", True),
         ("typical_p", 0.9),
         ("mirostat", 2),
         ("grammar", "root ::= x"),
         ("documents", [{"text": "x"}]),
-        ("response_format", {"type": "json_object"}),
-        ("response_format", {"type": "json_schema", "json_schema": None}),
-        ("response_format", {"type": "banana"}),
-        ("response_format", {"schema": {}}),
-        ("response_format", "text"),
     ],
 )
 async def test_what_is_not_supported_is_refused_by_name(http, engine, endpoint, stream, name, value):
@@ -264,6 +253,6 @@ async def test_cheap_to_ask_is_cheap_to_refuse(http, name, value):
 
 
 async def test_odd_values_of_unsupported_fields(http):
-    for text in (b'"\\ud800"', b'{"type":  "text"' + b" " * 100 + b"}"):
-        body = b'{"model": "fake", "prompt": "a", "response_format": ' + text + b"}"
+    for text in (b'"\\ud800"', b"[" + b" " * 100 + b"]"):
+        body = b'{"model": "fake", "prompt": "a", "documents": ' + text + b"}"
         assert_error(await http.post("/v1/completions", content=body), 400)

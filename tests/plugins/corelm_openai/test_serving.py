@@ -5,6 +5,8 @@ import logging
 import re
 import signal
 import socket
+import threading
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -12,9 +14,11 @@ from corelm_openai import plugin
 from corelm_openai.frontend import OpenAIFrontend
 from corelm_openai.http.server import listen, url_of
 from corelm_openai.settings import OpenAISettings
-from openai_http import events_of, raw_request, until
+from helpers import start_engine
+from openai_http import Http, assert_error, events_of, raw_request, until
 
 from corelm.api import EngineStoppedError, FrontendContext, StartupError
+from corelm.testing import FakeExecutor
 
 
 def body(**values):
@@ -96,6 +100,59 @@ async def test_running_streams_finish_and_new_work_is_refused(server, engine):
     await asyncio.wait_for(server.running, 5)
 
 
+async def test_stopping_closes_idle_connections_at_once_and_others_after_their_reply(server, engine):
+    engine.gate, engine.gate_after = asyncio.Event(), 2
+    async with server.connect() as (idle, idle_writer), server.connect() as (reader, writer):
+        idle_writer.write(raw_request("/health", b"", method="GET"))
+        await idle.readuntil(b'"ready"}')
+        writer.write(raw_request("/v1/completions", body()))
+        await until(lambda: engine.waiting == 1)
+        server.stop.set()
+        async with asyncio.timeout(5):
+            assert await idle.read() == b""
+            engine.gate.set()
+            text = (await reader.read()).decode()
+    assert text.endswith("data: [DONE]\n\n\r\n0\r\n\r\n")
+    await asyncio.wait_for(server.running, 5)
+
+
+async def test_everything_can_be_served_under_a_path(engine):
+    async with Http(engine, OpenAISettings(root_path="/llm/a")) as http:
+        for path in ("/health", "/v1/models", "/metrics"):
+            assert (await http.get(f"/llm/a{path}")).status_code == 200
+        assert all(route.path.startswith("/llm/a/") for route in http.app.app.routes)
+        for path in ("llm", "/llm/", "/l lm", "/{x}"):
+            with pytest.raises(ValueError, match="root_path"):
+                OpenAISettings(root_path=path)
+
+
+async def test_a_full_queue_says_when_to_come_back(settings):
+    reached, go = threading.Event(), threading.Event()
+
+    def hold(plan):
+        if plan.step_id > 1:
+            reached.set()
+            assert go.wait(20)
+
+    engine = await start_engine(FakeExecutor(on_step=hold), max_waiting=2)
+    ask = {"model": "fake", "prompt": "hello", "max_tokens": 2, "ignore_eos": True}
+    async with Http(engine, settings) as http:
+        first = asyncio.create_task(http.complete(**ask))
+        await until(reached.is_set)
+        waiting = [asyncio.create_task(http.complete(**ask, stream=stream)) for stream in (False, True)]
+        await until(lambda: engine.stats().waiting == 2)
+        for stream in (False, True):
+            response = await http.complete(**ask, stream=stream)
+            assert_error(response, 429, kind="rate_limit_error", code="queue_full")
+            assert response.headers["retry-after"] == "1"
+        assert (await http.get("/health")).status_code == 200
+        go.set()
+        for answer in (first, *waiting):
+            assert (await answer).status_code == 200
+        assert (await http.complete(**ask)).status_code == 200
+    await engine.stop()
+
+
 async def test_streams_that_the_engine_ends_get_an_error_event(server, engine):
     engine.gate, engine.gate_after = asyncio.Event(), 2
     async with httpx.AsyncClient(timeout=10) as client:
@@ -111,7 +168,9 @@ async def test_idle_connections_live_long(settings):
     assert settings.keep_alive_s >= 75
 
 
-def test_the_plugin_registers_the_frontend():
+def test_the_plugin_registers_the_frontend(monkeypatch):
+    for name in ("_routes", "_tool_formats", "_reasoning_formats"):  # which the host gives before anything is made
+        monkeypatch.setattr(plugin, name, SimpleNamespace(create=None), raising=False)
     found = {}
     plugin.corelm_register_frontends(lambda name, factory, **options: found.update({name: (factory, options)}))
     factory, options = found["openai"]

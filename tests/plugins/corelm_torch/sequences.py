@@ -72,7 +72,7 @@ class Sequences:
     def sample(self, logits):
         """What the next step samples from `logits`, a row for each sequence, and the logits it was sampled from."""
         batch, edited = self.next_step(), logits.copy()
-        outputs = HeadOutputs(batch, logits, np.copy)
+        outputs = HeadOutputs(batch, logits, np.copy, np.asarray)
         sampled = sample_tokens(batch, outputs)
         edited[batch.detailed] = outputs.logits
         return sampled, edited

@@ -14,9 +14,9 @@ def table():
     return SequenceTable(rows=3, max_model_len=40, block_size=4, padding_block=PADDING, vocab_size=1000)
 
 
-def start(seq_id, token_ids, prompt_len=None, **sampling):
-    params = SamplingParams(**{"seed": 5} | sampling)
-    return SequenceStart(seq_id=seq_id, token_ids=token_ids, prompt_len=prompt_len or len(token_ids), sampling=params)
+def start(seq_id, token_ids, prompt_len=None, *, embed=False, **sampling):
+    params, length = SamplingParams(**{"seed": 5} | sampling), prompt_len or len(token_ids)
+    return SequenceStart(seq_id=seq_id, token_ids=token_ids, prompt_len=length, sampling=params, embed=embed)
 
 
 def piece(seq_id, first, count, *blocks, sample=True):
@@ -180,3 +180,15 @@ def test_steps_that_score_nothing(table):
     assert batch.scored is None
     batch = table.apply(plan(piece(2, 0, 2, 1)))
     assert batch.scored is None
+
+
+def test_rows_to_be_embedded_end_a_prompt(table):
+    sequences = [start(1, [1, 2, 3, 4, 5], embed=True), start(2, [6, 7]), start(3, [8, 9], embed=True)]
+    slices = [piece(1, 0, 3, 0, sample=False), piece(2, 0, 2, 2), piece(3, 0, 2, 3, sample=False)]
+    batch = table.apply(plan(*slices, started=sequences))
+    assert (batch.embedded.tolist(), batch.embedded_rows.tolist()) == ([2], [6])
+    assert batch.output_rows.tolist() == [4]
+    batch = table.apply(plan(piece(2, 2, 1), piece(1, 3, 2, 1, sample=False), released=[3]))
+    assert (batch.embedded.tolist(), batch.embedded_rows.tolist()) == ([1], [2])
+    batch = table.apply(plan(piece(4, 0, 2, 3), started=[start(4, [8, 9])], released=[1]))  # in a row of one of them
+    assert batch.embedded.tolist() == []

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from corelm_torch.outputs import HeadOutputs
-from corelm_torch.step import ALL_MASKED, NOT_FINITE, finish_step
+from corelm_torch.step import ALL_MASKED, NO_EMBEDDING, NOT_FINITE, embed, finish_step
 from sequences import VOCABULARY, Sequences, random_logits, random_tokens
 
 from corelm.api import SequenceSlice, StepPlan
@@ -98,7 +98,7 @@ def test_a_greedy_row_without_finite_scores_fails_alone():
     batch = sequences.next_step()
     slices = [SequenceSlice(seq_id=seq_id, start=2, num_tokens=1, new_block_ids=(), sample=True) for seq_id in seq_ids]
     plan = StepPlan(step_id=4, slices=tuple(slices))
-    result, token_ids = finish_step(plan, batch, HeadOutputs(batch, logits, np.copy))
+    result, token_ids = finish_step(plan, batch, HeadOutputs(batch, logits, np.copy, np.asarray))
     assert result.errors == {seq_ids[1]: NOT_FINITE}
     assert result.token_ids == [[logits[0].argmax()], [], [token_ids[2]]]
     assert 0 <= token_ids[1] < logits.shape[1], "a step that is planned already computes it"
@@ -108,3 +108,20 @@ def test_sampling_needs_no_torch():
     """Executors with kernels of their own start without it."""
     code = "import sys, corelm_torch.outputs, corelm_torch.step; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_embeddings_have_length_one_however_large_the_numbers():
+    hidden = np.array([[3, 4, 0], [1e-30, 0, 0], [3e38, 3e38, 0]], np.float32)
+    embeddings, errors = embed([7, 5, 6], hidden)
+    assert errors == {}
+    assert list(embeddings) == [7, 5, 6]
+    assert np.frombuffer(embeddings[7], "<f4").tolist() == pytest.approx([0.6, 0.8, 0])
+    assert np.frombuffer(embeddings[5], "<f4").tolist() == [1, 0, 0]
+    assert np.frombuffer(embeddings[6], "<f4").tolist() == pytest.approx([0.5**0.5, 0.5**0.5, 0])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0])
+def test_what_cannot_be_an_embedding_fails_alone(bad):
+    embeddings, errors = embed([1, 2], np.array([[0, bad, 0], [0, 1, 0]], np.float32))
+    assert embeddings.keys() == {2}
+    assert errors == {1: NO_EMBEDDING}

@@ -14,11 +14,13 @@ LAYOUT_VERSION = 1
 
 
 class Kind(IntEnum):
-    """How a matrix is quantised, in groups of 32 inputs: GGUF's types of these names."""
+    """What a matrix is stored as: quantised in groups of 32 inputs, as GGUF's types of these names, or not."""
 
     Q8_0 = 0
     Q4_0 = 1
     Q4_1 = 2
+    BF16 = 3
+    F32 = 4
 
 
 @dataclass(frozen=True, slots=True)

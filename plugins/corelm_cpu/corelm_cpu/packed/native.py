@@ -7,10 +7,10 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
+from corelm_torch.sizing import gib
 
 from corelm_cpu.kernels import library
 from corelm_cpu.resources import available_memory
-from corelm_cpu.sizing import gib
 
 Bytes = npt.NDArray[np.uint8]
 

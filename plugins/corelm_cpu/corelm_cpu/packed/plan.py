@@ -43,7 +43,7 @@ class PlannedMatrix:
     inputs: int
     parts: tuple[Part, ...]
     eight_bits: bool = False
-    """Always Q8_0: the output layer, as 4 bits there cost several percent of perplexity, and the embedding, as its rows
+    """At least: the output layer, as 4 bits there cost several percent of perplexity, and the embedding, as its rows
     are read one by one."""
 
 

@@ -28,10 +28,15 @@ using AttendChunk = void (*)(const Shape&, const Tile&, int rows, int first, int
 
 inline AttendChunk choose_attend_chunk(const Shape& shape, [[maybe_unused]] int rows) {
 #ifdef __AMX_BF16__
-    if (amx_suits(shape) && !shape.coded()) return attend_sixteens;
-    if (amx_suits(shape) && rows >= TILE) return attend_expanded;  // so many that making them bfloat16 is worth it
+    if (amx_suits(shape) && shape.kind == CacheKind::BF16) return attend_sixteens;
+    // So many that making them bfloat16 is worth it.
+    if (amx_suits(shape) && shape.kind == CacheKind::INT8 && rows >= TILE) return attend_expanded;
 #endif
-    return shape.coded() ? attend_chunk<Int8> : attend_chunk<Bf16>;
+    switch (shape.kind) {
+        case CacheKind::INT8: return attend_chunk<Int8>;
+        case CacheKind::F32: return attend_chunk<Float32>;
+        default: return attend_chunk<Bfloat16>;
+    }
 }
 
 void attend(const Shape& shape, const Tile& tile, float scale, const Scratch& scratch, const State& state) {
@@ -40,10 +45,10 @@ void attend(const Shape& shape, const Tile& tile, float scale, const Scratch& sc
         state.max[r] = LOWEST;
         state.sum[r] = 0;
         for (size_t d = 0; d < scratch.acc_stride; d++) state.acc[r * scratch.acc_stride + d] = 0;
-        if (shape.coded()) code_query(shape, tile.queries + row_offset(shape, r), scratch, r);
+        if (shape.coded()) code_query(shape, tile.query(shape, r), scratch, r);
     }
     const AttendChunk attend_some = choose_attend_chunk(shape, rows);
-    const int blocks = shape.slots() < CHUNK_TOKENS ? CHUNK_TOKENS / shape.slots() : 1;
+    const int blocks = chunk_blocks(shape);
     for (int first = tile.first; first < tile.last; first += blocks) {
         const int last = first + blocks < tile.last ? first + blocks : tile.last;
         attend_some(shape, tile, rows, first, last, scale, scratch, state);

@@ -8,8 +8,8 @@ struct Attention::Step {
     const uint8_t* cache;
     const Batch& batch;
     int64_t window;
-    const uint16_t* queries;
-    uint16_t* output;
+    const uint8_t* queries;
+    uint8_t* output;
     int64_t cost;
 };
 
@@ -31,13 +31,14 @@ Attention::Attention(const AttentionKernels& kernels, const Shape& shape, Thread
       tile_queries_(std::max(TILE_ROWS / shape.group(), 1)),
       rows_(int(round_up(tile_queries_ * shape.group(), MAX_LANES))),
       scores_stride_(round_up(std::max(CHUNK_TOKENS, shape.slots()), MAX_LANES) + 2 * MAX_LANES),
+      weights_stride_(scores_stride_ * number_bytes(shape.kind)),
       acc_stride_(round_up(shape.head_dim, MAX_LANES)),
       buffers_(threads.count()),
       heads_(threads.count()),
       tails_(threads.count()) {
     for (Buffers& buffers : buffers_) {
         buffers.scores.resize(rows_ * scores_stride_);
-        buffers.weights.resize(2 * rows_ * scores_stride_);
+        buffers.weights.resize(rows_ * weights_stride_);
         buffers.acc.resize(PLACES * rows_ * acc_stride_);
         buffers.sums.resize(PLACES * 2 * rows_);
         if (!shape.coded()) continue;
@@ -54,7 +55,7 @@ State Attention::state(int thread, Place place) {
     return {buffers_[thread].acc.data() + place * rows_ * acc_stride_, sums, sums + rows_};
 }
 
-void Attention::write(void* cache, int64_t tokens, const int64_t* slots, const uint16_t* k, const uint16_t* v) {
+void Attention::write(void* cache, int64_t tokens, const int64_t* slots, const uint8_t* k, const uint8_t* v) {
     uint8_t* blocks = static_cast<uint8_t*>(cache);
     // Neighbours that share a pair of slots are written by one thread.
     const auto boundary = [&](int part) {
@@ -67,13 +68,13 @@ void Attention::write(void* cache, int64_t tokens, const int64_t* slots, const u
     };
     threads_.each(threads_.count(), [&](int thread) {
         const int64_t from = boundary(thread), to = boundary(thread + 1);
-        const size_t offset = size_t(from) * shape_.kv_heads * shape_.head_dim;
+        const size_t offset = size_t(from) * shape_.kv_heads * shape_.head_dim * number_bytes(shape_.kind);
         if (from < to) kernels_.write(shape_, blocks, to - from, slots + from, k + offset, v + offset);
     });
 }
 
-void Attention::attend(const void* cache, const Batch& batch, int64_t window, const uint16_t* queries,
-                       uint16_t* output) {
+void Attention::attend(const void* cache, const Batch& batch, int64_t window, const uint8_t* queries,
+                       uint8_t* output) {
     Step step{static_cast<const uint8_t*>(cache), batch, window, queries, output, 0};
     each_tile(step, [&](const Tile&, int64_t cost) { step.cost += cost; });
     threads_.each(threads_.count(), [&](int thread) { compute_share(step, thread); });
@@ -90,10 +91,13 @@ void Attention::each_tile(const Step& step, Visit visit) const {
         for (int64_t i = 0; i < length; i += tile_queries_) {
             const int count = int(std::min<int64_t>(tile_queries_, length - i));
             const int64_t position = step.batch.starts[s] + i;
-            const int first = int(std::max<int64_t>(position + 1 - step.window, 0) / block_size);
+            const int seen = int(std::max<int64_t>(position + 1 - step.window, 0) / block_size);
+            // Chunks at fixed places, whichever query a tile begins with.
+            const int first = shape_.exact() ? seen / chunk_blocks(shape_) * chunk_blocks(shape_) : seen;
             const int last = int((position + count - 1) / block_size + 1);
             for (int head = 0; head < shape_.kv_heads; head++) {
-                const size_t offset = (size_t(row + i) * shape_.heads + size_t(head) * group) * d;
+                const size_t number = (size_t(row + i) * shape_.heads + size_t(head) * group) * d;
+                const size_t offset = number * number_bytes(shape_.kind);
                 const uint8_t* region = step.cache + head * shape_.region();
                 const int64_t* table = step.batch.tables + s * step.batch.width;
                 const Tile tile{region,   shape_.block(), table, step.queries + offset, step.output + offset,
@@ -105,23 +109,25 @@ void Attention::each_tile(const Step& step, Visit visit) const {
     }
 }
 
-// Every thread gets an equal share of the cost, cut between blocks.
+// Every thread gets an equal share of the cost, cut between blocks, or between tiles if a sum may have but one order.
 void Attention::compute_share(const Step& step, int thread) {
     const int64_t from = step.cost * thread / threads_.count(), to = step.cost * (thread + 1) / threads_.count();
     const float scale = 1.44269504f / sqrtf(float(shape_.head_dim));  // weights are powers of two
     Buffers& buffers = buffers_[thread];
     const Scratch scratch{buffers.scores.data(),     buffers.weights.data(),      buffers.value_scales.data(),
                           buffers.queries.data(),    buffers.query_scales.data(), buffers.query_sums.data(),
-                          buffers.expanded.data(),   scores_stride_,              acc_stride_};
+                          buffers.expanded.data(),   scores_stride_,              weights_stride_,
+                          acc_stride_};
     heads_[thread].used = tails_[thread].used = false;
     int64_t done = 0;
     each_tile(step, [&](Tile tile, int64_t cost) {
         const int64_t start = done;
         done += cost;
         if (done <= from || start >= to) return;
+        if (shape_.exact() && start < from) return;
         const int64_t rows = int64_t(tile.count) * shape_.group();
         const int begin = tile.first + int((std::max(from, start) - start) / rows);
-        const int end = tile.first + int((std::min(to, done) - start) / rows);
+        const int end = shape_.exact() ? tile.last : tile.first + int((std::min(to, done) - start) / rows);
         if (begin == end) return;
         const bool begun_before = begin > tile.first, goes_on = end < tile.last;
         const Place place = begun_before ? HEAD : goes_on ? TAIL : WHOLE;

@@ -11,10 +11,10 @@ class Attention {
     Attention(const AttentionKernels& kernels, const Shape& shape, Threads& threads);
 
     // Store keys and values [tokens][kv_heads][d] at `slots`, block * block_size + offset; a sequence's in their order.
-    void write(void* cache, int64_t tokens, const int64_t* slots, const uint16_t* k, const uint16_t* v);
+    void write(void* cache, int64_t tokens, const int64_t* slots, const uint8_t* k, const uint8_t* v);
 
     // Attend with `queries` [M][heads][d]; `output` has the same shape. A query sees `window` tokens, itself included.
-    void attend(const void* cache, const Batch& batch, int64_t window, const uint16_t* queries, uint16_t* output);
+    void attend(const void* cache, const Batch& batch, int64_t window, const uint8_t* queries, uint8_t* output);
 
    private:
     struct Step;
@@ -43,7 +43,7 @@ class Attention {
     const Shape shape_;
     Threads& threads_;
     const int tile_queries_, rows_;  // rows rounded up for AMX
-    const size_t scores_stride_, acc_stride_;
+    const size_t scores_stride_, weights_stride_, acc_stride_;
     std::vector<Buffers> buffers_;     // by thread
     std::vector<Part> heads_, tails_;  // by thread
 };

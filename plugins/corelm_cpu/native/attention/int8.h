@@ -18,7 +18,7 @@ struct Int8 {
         Quad low, high;
     };
 
-    static Row query(const uint16_t*, float scale, const Scratch& scratch, int row) {
+    static Row query(const uint8_t*, float scale, const Scratch& scratch, int row) {
         const uint8_t* codes = reinterpret_cast<const uint8_t*>(scratch.row_query(row));
         return {codes, scale * scratch.query_scales[row], -MIDDLE * scratch.query_sums[row], 0, 0, nullptr};
     }
@@ -88,7 +88,8 @@ struct Int8 {
 };
 
 // Quantise the query of row number `row`.
-inline void code_query(const Shape& shape, const uint16_t* query, const Scratch& scratch, int row) {
+inline void code_query(const Shape& shape, const uint8_t* numbers, const Scratch& scratch, int row) {
+    const uint16_t* query = reinterpret_cast<const uint16_t*>(numbers);
     const Coding coding(query, shape.head_dim);
     int8_t* codes = scratch.row_query(row);
     int sum = 0;

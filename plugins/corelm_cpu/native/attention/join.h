@@ -20,7 +20,12 @@ void finish(const Shape& shape, const Tile& tile, size_t stride, const State& st
     for (int r = 0; r < tile.count * shape.group(); r++) {
         const Floats share = splat(1 / state.sum[r]);
         const float* acc = state.acc + r * stride;
-        uint16_t* output = tile.output + row_offset(shape, r);
+        if (shape.exact()) {
+            float* output = reinterpret_cast<float*>(tile.result(shape, r));
+            for (int d = 0; d < shape.head_dim; d++) output[d] = acc[d] / state.sum[r];
+            continue;
+        }
+        uint16_t* output = reinterpret_cast<uint16_t*>(tile.result(shape, r));
         int d = 0;
         for (; d + LANES <= shape.head_dim; d += LANES) store_bfloat16(output + d, mul(load(acc + d), share));
         if (d < shape.head_dim) store_half(output + d, mul(load(acc + d), share));

@@ -12,6 +12,13 @@
 //     keys    [d/4][T][4]   bytes, code + 128: products are of unsigned by signed bytes; scales [T] floats follow
 //     values  [T/4][d][4]   bytes, signed: here the weights are unsigned; scales [T] floats follow
 //
+//   F32    floats; T is block_size
+//     keys    [d][T]
+//     values  [T][d]
+//
+// Queries, keys, values and results are floats with F32, and bfloat16 with the others. With F32 a row's results do not
+// depend on what else is computed, nor by how many threads.
+//
 // Vectors may read past the end of a row or region, and drop such lanes: so PADDING bytes follow the cache. It begins
 // at a multiple of 4 bytes, better of 64.
 #pragma once
@@ -19,9 +26,12 @@
 #include <stdint.h>
 
 constexpr int PADDING = 64;
-constexpr int WORD = 4;  // bytes of a lane: 2 elements of BF16 or 4 of INT8
+constexpr int WORD = 4;  // bytes of a lane: 2 elements of BF16, 4 of INT8 or 1 of F32
 
-enum class CacheKind : int { BF16, INT8 };
+enum class CacheKind : int { BF16, INT8, F32 };
+
+// Bytes of a number in queries, keys, values and results.
+static inline size_t number_bytes(CacheKind kind) { return kind == CacheKind::F32 ? sizeof(float) : sizeof(uint16_t); }
 
 struct Shape {
     int heads;
@@ -32,9 +42,14 @@ struct Shape {
 
     bool coded() const { return kind == CacheKind::INT8; }
     int group() const { return heads / kv_heads; }
-    int slots() const { return coded() ? (block_size + 3) / 4 * 4 : (block_size + 1) / 2 * 2; }
-    size_t scales() const { return size_t(slots()) * head_dim; }  // offset behind the codes of keys or values
-    size_t values() const { return coded() ? scales() + slots() * sizeof(float) : 2 * scales(); }  // offset in a region
+    bool exact() const { return kind == CacheKind::F32; }
+    int element() const { return coded() ? 1 : int(number_bytes(kind)); }  // bytes, in the cache
+    int slots() const {
+        const int together = WORD / element();
+        return (block_size + together - 1) / together * together;
+    }
+    size_t scales() const { return size_t(slots()) * head_dim * element(); }  // offset behind the keys or values
+    size_t values() const { return scales() + (coded() ? slots() * sizeof(float) : 0); }  // offset in a region
     size_t region() const { return 2 * values(); }
     size_t block() const { return kv_heads * region(); }
 };
@@ -50,17 +65,26 @@ struct Batch {
 
 // Some queries of one slice and one KV head, over some blocks of their context.
 struct Tile {
-    const uint8_t* region;  // the KV head's region in block 0
+    const uint8_t* region;   // the KV head's region in block 0
     size_t block_bytes;
     const int64_t* table;
-    const uint16_t* queries;  // the first query's first head of the group
-    uint16_t* output;         // the same place in the output
+    const uint8_t* queries;  // the first query's first head of the group
+    uint8_t* output;         // the same place in the output
     int64_t position;         // of the first query
     int64_t window;           // tokens that a query sees, itself included
     int count;                // queries
     int first, last;          // blocks
 
     const uint8_t* block(int b) const { return region + table[b] * block_bytes; }
+    // Row r is head r % group of query r / group.
+    const uint8_t* query(const Shape& shape, int row) const { return queries + offset(shape, row); }
+    uint8_t* result(const Shape& shape, int row) const { return output + offset(shape, row); }
+
+   private:
+    static size_t offset(const Shape& shape, int row) {
+        const size_t head = size_t(row / shape.group()) * shape.heads + row % shape.group();
+        return head * shape.head_dim * number_bytes(shape.kind);
+    }
 };
 
 // What a tile's rows (queries x heads of the group) have gathered so far: sum(exp2(score - max) * value).

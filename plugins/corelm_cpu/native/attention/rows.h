@@ -1,21 +1,16 @@
 // Attention of some rows of a tile to a chunk, by products of vectors.
 #pragma once
-#include "attention/bf16.h"
 #include "attention/int8.h"
+#include "attention/plain.h"
 #include "attention/softmax.h"
 
 namespace {
 
 constexpr int TOGETHER = 4;  // rows that share what is loaded from the cache
 
-// Row r of a tile is head r % group of query r / group.
-inline size_t row_offset(const Shape& shape, int row) {
-    return (size_t(row / shape.group()) * shape.heads + row % shape.group()) * shape.head_dim;
-}
-
 template <class Elements>
 inline Row make_row(const Shape& shape, const Tile& tile, float scale, const Scratch& scratch, int row) {
-    Row result = Elements::query(tile.queries + row_offset(shape, row), scale, scratch, row);
+    Row result = Elements::query(tile.query(shape, row), scale, scratch, row);
     result.to = tile.position + row / shape.group() + 1;
     result.from = result.to - tile.window;
     result.scores = scratch.row_scores(row);

@@ -14,30 +14,30 @@ void attend_sixteen(const Shape& shape, const Tile& tile, int row, int count, in
     const int d = shape.head_dim;
     alignas(64) uint16_t queries[TILE * 256];
     for (int r = 0; r < count; r++)
-        __builtin_memcpy(queries + r * d, tile.queries + row_offset(shape, row + r), size_t(d) * sizeof(uint16_t));
+        __builtin_memcpy(queries + r * d, tile.query(shape, row + r), size_t(d) * sizeof(uint16_t));
     const AmxSession session(count);
     amx_scores(shape, tile, chunk, queries, scratch.row_scores(row), scratch.scores_stride);
     for (int r = 0; r < count; r++) {
-        const Row own = make_row<Bf16>(shape, tile, scale, scratch, row + r);
+        const Row own = make_row<Bfloat16>(shape, tile, scale, scratch, row + r);
         for (int64_t i = 0; i < chunk.count; i += LANES) {
             const int64_t position = int64_t(chunk.first) * shape.block_size + i;
             store(own.scores + i, mask(mul(load(own.scores + i), splat(scale)), own, position, LANES));
         }
-        soften_row<Bf16>(shape, chunk, row + r, 1, scratch, state);
+        soften_row<Bfloat16>(shape, chunk, row + r, 1, scratch, state);
     }
     // Only whole blocks: behind the end lies what others left.
     const int64_t written = chunk.end / shape.block_size;
     const int whole = written < chunk.last ? int(written) : chunk.last;
     float* acc = state.acc + row * scratch.acc_stride;
     if (chunk.first < whole)
-        amx_weigh(shape, tile, chunk, whole, scratch.row_weights(row), scratch.weights_stride(), acc,
+        amx_weigh(shape, tile, chunk, whole, scratch.row_weights(row), scratch.weights_stride, acc,
                   scratch.acc_stride);
     if (whole == chunk.last) return;
     const Chunk rest(shape, tile, row + count - 1, whole, last);
     Scratch behind = scratch;
-    behind.weights += chunk.index(shape, whole) * Bf16::BYTES;
+    behind.weights += chunk.index(shape, whole) * Bfloat16::BYTES;
     for (int r = 0; r < count; r += TOGETHER)
-        weigh_chunk<Bf16, TOGETHER>(shape, tile, rest, row + r, 1, behind, acc + r * scratch.acc_stride);
+        weigh_chunk<Bfloat16, TOGETHER>(shape, tile, rest, row + r, 1, behind, acc + r * scratch.acc_stride);
 }
 
 void attend_sixteens(const Shape& shape, const Tile& tile, int rows, int first, int last, float scale,

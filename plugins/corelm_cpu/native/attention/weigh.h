@@ -8,7 +8,7 @@ namespace {
 template <class Elements, int R, int D>
 void weigh_dimensions(const Shape& shape, const Tile& tile, const Chunk& chunk, int row, int dimension, float unit,
                       const Scratch& scratch, float* acc) {
-    const size_t step = size_t(WORD) * shape.head_dim, stride = scratch.weights_stride();
+    const size_t step = size_t(WORD) * shape.head_dim, stride = scratch.weights_stride;
     typename Elements::Sum sum[R][D];
     for (int r = 0; r < R; r++)
         for (int d = 0; d < D; d++) sum[r][d] = Elements::resume(acc + r * scratch.acc_stride + d * LANES);

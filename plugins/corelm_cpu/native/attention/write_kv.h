@@ -7,8 +7,9 @@ namespace {
 
 // A token at an even slot clears the odd one after it: what an earlier owner left there, perhaps NaNs, would reach the
 // sum although it has weight 0.
-inline void write_bf16(const Shape& shape, uint8_t* region, int slot, const uint16_t* k, const uint16_t* v) {
+inline void write_bf16(const Shape& shape, uint8_t* region, int slot, const uint8_t* of_k, const uint8_t* of_v) {
     const int d = shape.head_dim;
+    const uint16_t *k = reinterpret_cast<const uint16_t*>(of_k), *v = reinterpret_cast<const uint16_t*>(of_v);
     uint8_t* keys = region + WORD * slot;
     for (int i = 0; i < d; i += 2) __builtin_memcpy(keys + size_t(2) * i * shape.slots(), k + i, WORD);
     uint16_t* values = reinterpret_cast<uint16_t*>(region + shape.values()) + size_t(slot / 2) * 2 * d;
@@ -21,8 +22,9 @@ inline void write_bf16(const Shape& shape, uint8_t* region, int slot, const uint
         }
 }
 
-inline void write_int8(const Shape& shape, uint8_t* region, int slot, const uint16_t* k, const uint16_t* v) {
+inline void write_int8(const Shape& shape, uint8_t* region, int slot, const uint8_t* of_k, const uint8_t* of_v) {
     const int d = shape.head_dim;
+    const uint16_t *k = reinterpret_cast<const uint16_t*>(of_k), *v = reinterpret_cast<const uint16_t*>(of_v);
     const Coding of_keys(k, d), of_values(v, d);
     uint8_t* keys = region + WORD * slot;
     for (int i = 0; i < d; i += WORD) {
@@ -36,14 +38,21 @@ inline void write_int8(const Shape& shape, uint8_t* region, int slot, const uint
     reinterpret_cast<float*>(region + shape.values() + shape.scales())[slot] = of_values.scale;
 }
 
-void write_kv(const Shape& shape, uint8_t* cache, int64_t tokens, const int64_t* slots, const uint16_t* k,
-              const uint16_t* v) {
-    const int d = shape.head_dim;
-    const auto write = shape.coded() ? write_int8 : write_bf16;
+inline void write_f32(const Shape& shape, uint8_t* region, int slot, const uint8_t* k, const uint8_t* v) {
+    const size_t width = size_t(shape.head_dim) * WORD;
+    uint8_t* keys = region + WORD * slot;
+    for (size_t i = 0; i < width; i += WORD) __builtin_memcpy(keys + i * shape.slots(), k + i, WORD);
+    __builtin_memcpy(region + shape.values() + slot * width, v, width);
+}
+
+void write_kv(const Shape& shape, uint8_t* cache, int64_t tokens, const int64_t* slots, const uint8_t* k,
+              const uint8_t* v) {
+    const size_t width = shape.head_dim * number_bytes(shape.kind);
+    const auto write = shape.coded() ? write_int8 : shape.exact() ? write_f32 : write_bf16;
     for (int64_t i = 0; i < tokens; i++) {
         uint8_t* block = cache + slots[i] / shape.block_size * shape.block();
         for (int head = 0; head < shape.kv_heads; head++) {
-            const size_t row = (i * shape.kv_heads + head) * d;
+            const size_t row = (i * shape.kv_heads + head) * width;
             write(shape, block + head * shape.region(), int(slots[i] % shape.block_size), k + row, v + row);
         }
     }

@@ -18,4 +18,11 @@ struct Fetch {
 
 constexpr size_t FAR = 8192;  // bytes: a moment's work where all weights are read once
 
+// What block number `block` of the rows fetches while it is multiplied with a tile: alone, what it needs soon itself;
+// one of several, its share of the next tile.
+inline Fetch fetch_share(const uint8_t* tile, size_t group_bytes, int groups, int block, int blocks) {
+    const size_t share = (group_bytes / blocks + 63) / 64 * 64;
+    return {tile + (blocks == 1 ? FAR : (group_bytes + block * share) * groups), share};
+}
+
 }  // namespace

@@ -22,16 +22,17 @@ struct Target {
 };
 
 struct LinearKernels {
-    // From this number of rows on, activations are taken as bfloat16.
-    int bfloat16_rows;
-    // Quantise row number `row` from `x`, whose length is a multiple of INPUTS.
+    // What so many rows of activations are multiplied as.
+    Form (*choose_form)(Kind kind, int rows);
+    // Bring row number `row` from `x`, whose length is a multiple of INPUTS, to the form that is chosen.
     void (*quantise)(const float* x, int row, const Activations& to);
     // Products [rows][OUTPUTS] of at most ROWS rows from `first`, a multiple of PANEL, on with one tile; `out` has room for
     // whole panels. `scratch` holds an unpacked tile.
     void (*multiply)(Kind kind, const uint8_t* tile, const Activations& x, int first, int rows, float* out,
                      uint8_t* scratch);
-    // The weights of input 0, 1, ... of one output of a tile of kind Q8_0, to `out`, a multiple of INPUTS long.
-    void (*weights_of)(const uint8_t* tile, int groups, int output, float* out);
+    // The weights of input 0, 1, ... of one output of a tile, to `out`, a multiple of INPUTS long; of kinds Q8_0, BF16 and
+    // F32.
+    void (*weights_of)(Kind kind, const uint8_t* tile, int groups, int output, float* out);
     // Put products [rows][OUTPUTS] of tile number `tile` and rows from `first` on where they belong.
     void (*finish)(const Target& target, int tile, int first, int rows, const float* products);
 };

@@ -12,14 +12,15 @@ size_t panels(int rows) { return size_t(rows + PANEL - 1) / PANEL; }
 
 }  // namespace
 
-ActivationBuffer::ActivationBuffer(const LinearKernels& kernels, int rows, int inputs)
-    : bfloat16_rows_(kernels.bfloat16_rows),
-      codes_(panels(rows) * PANEL * groups_of(inputs) * INPUTS),
+ActivationBuffer::ActivationBuffer(const LinearKernels& kernels, int rows, int inputs, size_t number_bytes)
+    : kernels_(kernels),
+      codes_(panels(rows) * PANEL * groups_of(inputs) * INPUTS * number_bytes),
       scales_(panels(rows) * PANEL * groups_of(inputs)),
       sums_(scales_.size()) {}
 
-Activations ActivationBuffer::view(int rows, int inputs) {
-    return {groups_of(inputs), rows >= bfloat16_rows_, codes_.data(), scales_.data(), sums_.data()};
+Activations ActivationBuffer::view(const Matrix& matrix, int rows) {
+    const Form form = kernels_.choose_form(matrix.kind, rows);
+    return {groups_of(matrix.inputs), form, codes_.data(), scales_.data(), sums_.data()};
 }
 
 Linear::Linear(const LinearKernels& kernels, Threads& threads, int most_inputs)

@@ -16,13 +16,14 @@ struct Matrix {
 // Activations of up to `rows` rows, and where they lie.
 class ActivationBuffer {
    public:
-    ActivationBuffer(const LinearKernels& kernels, int rows, int inputs);
-    // For `rows` of them with `inputs` numbers each.
-    Activations view(int rows, int inputs);
+    // A number takes up to `number_bytes` (see activation_bytes).
+    ActivationBuffer(const LinearKernels& kernels, int rows, int inputs, size_t number_bytes);
+    // For `rows` of them to be multiplied with `matrix`.
+    Activations view(const Matrix& matrix, int rows);
 
    private:
-    const int bfloat16_rows_;
-    Buffer<uint16_t> codes_;
+    const LinearKernels& kernels_;
+    Buffer<uint8_t> codes_;
     Buffer<float> scales_;
     Buffer<int32_t> sums_;
 };

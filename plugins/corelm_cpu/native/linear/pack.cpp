@@ -22,6 +22,22 @@ void put(uint8_t* at, Kind kind, int output, const Group& group) {
     }
 }
 
+struct Numbers {
+    float at[INPUTS];
+};
+
+void put(uint8_t* at, Kind kind, int output, const Numbers& numbers) {
+    uint8_t* const words = at + 4 * output;
+    if (kind == F32) {
+        for (int i = 0; i < INPUTS; i++) memcpy(words + 4 * OUTPUTS * i, numbers.at + i, 4);
+        return;
+    }
+    for (int i = 0; i < INPUTS; i += 2) {
+        const uint32_t pair = bfloat16_of_float(numbers.at[i]) | uint32_t(bfloat16_of_float(numbers.at[i + 1])) << 16;
+        memcpy(words + 2 * OUTPUTS * i, &pair, 4);
+    }
+}
+
 // `read(row, i)` gives group i of a row. Sixteen rows at a time share the cache lines that they are written to.
 template <class Read>
 bool pack_groups(uint8_t* matrix, Kind kind, const Places& places, const Rows& rows, size_t row_bytes, Read read) {
@@ -43,11 +59,15 @@ template <class Number>
 bool pack_floats(uint8_t* matrix, Kind kind, const Places& places, const Rows& rows, size_t bytes, Number number) {
     const auto read = [&](const uint8_t* row, int group) {
         const int first = group * INPUTS, count = rows.inputs - first < INPUTS ? rows.inputs - first : INPUTS;
-        float numbers[INPUTS] = {};
-        for (int j = 0; j < count; j++) numbers[j] = number(row + (first + j) * bytes);
-        return kind == Q8_0 ? round_to_8_bits(numbers) : round_to_4_bits(numbers);
+        Numbers numbers = {};
+        for (int j = 0; j < count; j++) numbers.at[j] = number(row + (first + j) * bytes);
+        return numbers;
     };
-    return kind != Q4_0 && pack_groups(matrix, kind, places, rows, bytes * rows.inputs, read);
+    const size_t row_bytes = bytes * rows.inputs;
+    if (!is_coded(kind)) return pack_groups(matrix, kind, places, rows, row_bytes, read);
+    const auto round = kind == Q8_0 ? round_to_8_bits : round_to_4_bits;
+    return kind != Q4_0 && pack_groups(matrix, kind, places, rows, row_bytes,
+                                       [&](const uint8_t* row, int group) { return round(read(row, group).at); });
 }
 
 template <class Decode>
@@ -108,11 +128,11 @@ bool pack(uint8_t* matrix, Kind kind, const Places& places, const Rows& rows) {
             return pack_floats(matrix, kind, places, rows, 2, [](auto p) { return float_of_half(load_16_bits(p)); });
         case Encoding::BF16:
             return pack_floats(matrix, kind, places, rows, 2,
-                               [](auto p) { return float_of_bits(uint32_t(load_16_bits(p)) << 16); });
+                               [](auto p) { return float_of_bfloat16(load_16_bits(p)); });
         case Encoding::Q8_0:
             return kind == Q8_0 && pack_blocks(matrix, kind, places, rows, 34, decode_q8_0);
         case Encoding::Q4_0:
-            return pack_blocks(matrix, kind, places, rows, 18, kind == Q8_0 ? widen_q4_0 : decode_q4_0);
+            return is_coded(kind) && pack_blocks(matrix, kind, places, rows, 18, kind == Q8_0 ? widen_q4_0 : decode_q4_0);
         case Encoding::Q4_1:
             return kind == Q4_1 && pack_blocks(matrix, kind, places, rows, 20, decode_q4_1);
     }

@@ -21,6 +21,7 @@ struct Places {
     int64_t first, stride;
 };
 
-// Write rows into a matrix, whose memory was zero. Floats become Q8_0 or Q4_1, blocks of Q4_0 any kind without loss, other
-// blocks their own; false if the matrix is of another kind. A number that is not finite makes its group's scale a NaN.
+// Write rows into a matrix, whose memory was zero. Floats become any kind but Q4_0, blocks of Q4_0 any quantised kind
+// without loss, other blocks their own; false if the matrix is of another kind. Where numbers are quantised, one that is
+// not finite makes its group's scale a NaN.
 bool pack(uint8_t* matrix, Kind kind, const Places& places, const Rows& rows);

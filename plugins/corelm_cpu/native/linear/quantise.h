@@ -1,11 +1,8 @@
-// Activations from floats to bytes.
+// Activations from floats to what they are multiplied as.
 #pragma once
 #include <math.h>
 
 #include "linear/layout.h"
-#ifdef __AMX_BF16__
-#include "linear/amx_panels.h"
-#endif
 
 namespace {
 
@@ -32,11 +29,22 @@ inline void to_bytes(const float* x, int row, const Activations& to) {
     }
 }
 
+// Rows that come in panels have their groups in turns.
+inline void to_bfloat16(const float* x, int row, int panel, const Activations& to) {
+    uint16_t* codes = static_cast<uint16_t*>(to.codes);
+    codes += (size_t(row / panel) * to.groups * panel + row % panel) * INPUTS;
+    for (int g = 0; g < to.groups; g++, codes += panel * INPUTS)
+        for (int i = 0; i < INPUTS; i += LANES, x += LANES) store_bfloat16(codes + i, load(x));
+}
+
 void quantise(const float* x, int row, const Activations& to) {
-#ifdef __AMX_BF16__
-    if (to.bfloat16) return to_bfloat16(x, row, to);
-#endif
-    to_bytes(x, row, to);
+    const size_t width = size_t(to.groups) * INPUTS;
+    switch (to.form) {
+        case Form::BYTES: return to_bytes(x, row, to);
+        case Form::BFLOAT16: return to_bfloat16(x, row, 1, to);
+        case Form::PANELS: return to_bfloat16(x, row, PANEL, to);
+        case Form::FLOATS: __builtin_memcpy(static_cast<float*>(to.codes) + row * width, x, width * sizeof(float));
+    }
 }
 
 }  // namespace

@@ -92,10 +92,10 @@ constexpr MultiplyRows MULTIPLY_ROWS[] = {
 template <Kind kind, bool wide>
 void multiply_blocks(const uint8_t* tile, const Activations& x, int row, int rows, float* out, bool unpacked) {
     const int blocks = (rows + TOGETHER_ROWS - 1) / TOGETHER_ROWS;
-    const size_t size = group_bytes(kind) * x.groups, share = (group_bytes(kind) / blocks + 63) / 64 * 64;
     for (int b = 0; b < blocks; b++) {
         const int from = rows * b / blocks, to = rows * (b + 1) / blocks;
-        const Fetch fetch{tile + (blocks == 1 ? FAR : size + b * share * x.groups), unpacked ? 0 : share};
+        Fetch fetch = fetch_share(tile, group_bytes(kind), x.groups, b, blocks);
+        if (unpacked) fetch.bytes = 0;
         MULTIPLY_ROWS<kind, wide>[to - from - 1](tile, x, row + from, out + from * OUTPUTS, fetch);
     }
 }

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// How queries, keys and values become what attention takes.
+// How queries and keys are normalised and rotated.
 struct Rotation {
     int heads, kv_heads, head_dim;
     int pairs;            // (i, i + pairs) are rotated, for i below it
@@ -15,8 +15,9 @@ struct Rotation {
 struct ModelKernels {
     // Root mean square normalisation of `x` [width], a multiple of 8 long, to `out`.
     void (*norm)(const float* x, const float* weight, int width, float eps, float* out);
-    // One row of queries, keys and values, as they come from their linear layer, to those of attention, in bfloat16.
-    void (*rotate)(const Rotation& rotation, float* row, int64_t position, uint16_t* q, uint16_t* k, uint16_t* v);
-    // From bfloat16 to floats; `count` is a multiple of 8.
+    // Queries and keys of one row, as they come from their linear layer, in place.
+    void (*rotate)(const Rotation& rotation, float* row, int64_t position);
+    // From floats to bfloat16 and back; `count` is a multiple of 8.
+    void (*narrow)(const float* x, int count, uint16_t* out);
     void (*widen)(const uint16_t* x, int count, float* out);
 };

@@ -39,6 +39,9 @@ struct Step {
     int64_t detailed;
     const int64_t* detailed_rows;  // [detailed]: which of the R rows' logits are wanted
     float* logits;                 // [detailed][vocabulary]
+    int64_t pooled;
+    const int64_t* pooled_rows;  // [pooled]: rows whose final hidden states are wanted for themselves
+    float* hidden;               // [pooled][hidden size]: these, after the last norm
 };
 
 class Model {
@@ -56,18 +59,21 @@ class Model {
     void head(int64_t first, int64_t count, float* const* logits, int64_t* best);
     template <class Work>
     void each_row(int64_t rows, Work work);
-    void quantise_normed(const float* weight, int rows);
+    void quantise_normed(const float* weight, const Matrix& matrix, int rows);
+    void rotate(const Layer& layer, const Step& step);
+    void to_attention(const float* x, int count, int64_t row, Buffer<uint8_t>& to);
 
     const Kernels& kernels_;
     const std::unique_ptr<Threads> threads_;
     const ModelView view_;
     const int hidden_, attended_, inner_;  // widths, rounded up to whole groups
+    const size_t number_;                  // bytes, of attention's queries, keys, values and results
     Attention attention_;
     Linear linear_;
     std::vector<ActivationBuffer> activations_;         // one, made for the largest step so far
     int capacity_ = 0;                                  // tokens
     Buffer<float> x_, qkv_, inner_rows_, output_;  // [M][hidden_], [M][outputs of qkv], [M][inner_], [R][hidden_]
-    Buffer<uint16_t> q_, k_, v_, attended_rows_;
+    Buffer<uint8_t> q_, k_, v_, attended_rows_;
     std::vector<Buffer<float>> scratch_;  // by part: a row
     std::vector<int64_t> best_;
 };

@@ -19,18 +19,7 @@ inline void rotate_pairs(float* head, const float* cos, const float* sin, int pa
     }
 }
 
-// `count` is a multiple of 8.
-inline void narrow(const float* x, int count, uint16_t* out) {
-    int i = 0;
-    for (; i + LANES <= count; i += LANES) store_bfloat16(out + i, load(x + i));
-    if (i < count) {
-        float rest[LANES] = {};
-        for (int j = i; j < count; j++) rest[j - i] = x[j];
-        store_half(out + i, load(rest));
-    }
-}
-
-void rotate(const Rotation& rotation, float* row, int64_t position, uint16_t* q, uint16_t* k, uint16_t* v) {
+void rotate(const Rotation& rotation, float* row, int64_t position) {
     const int d = rotation.head_dim, heads = rotation.heads + rotation.kv_heads;
     const float *cos = rotation.cos + position * rotation.pairs, *sin = rotation.sin + position * rotation.pairs;
     for (int head = 0; head < heads; head++) {
@@ -38,16 +27,6 @@ void rotate(const Rotation& rotation, float* row, int64_t position, uint16_t* q,
         const float* weight = head < rotation.heads ? rotation.q_norm : rotation.k_norm;
         if (weight) norm(x, weight, d, rotation.eps, x);
         rotate_pairs(x, cos, sin, rotation.pairs);
-    }
-    narrow(row, rotation.heads * d, q);
-    narrow(row + size_t(rotation.heads) * d, rotation.kv_heads * d, k);
-    narrow(row + size_t(heads) * d, rotation.kv_heads * d, v);
-}
-
-void widen(const uint16_t* x, int count, float* out) {
-    for (int i = 0; i < count; i++) {
-        const uint32_t bits = uint32_t(x[i]) << 16;
-        __builtin_memcpy(out + i, &bits, sizeof bits);
     }
 }
 

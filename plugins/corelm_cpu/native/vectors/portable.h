@@ -142,7 +142,13 @@ inline Ints rounded(Floats x) {  // to nearest, ties to even
 inline Floats absolute(Floats x) {
     return each_lane([&](int i) { return __builtin_fabsf(x.lane[i]); });
 }
-inline Floats fma(Floats a, Floats b, Floats c) { return add(mul(a, b), c); }
+inline Floats fma(Floats a, Floats b, Floats c) {
+#ifdef __FP_FAST_FMAF
+    return each_lane([&](int i) { return __builtin_fmaf(a.lane[i], b.lane[i], c.lane[i]); });
+#else
+    return add(mul(a, b), c);
+#endif
+}
 inline Ints add(Ints a, Ints b) {
     return each_lane<Ints>([&](int i) { return a.lane[i] + b.lane[i]; });
 }

@@ -1,14 +1,16 @@
 """The reply of ``/v1/completions``."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from corelm.api import RequestOutput
 from corelm_openai.generation.choices import Job
 from corelm_openai.generation.echo import Echo
-from corelm_openai.generation.envelopes import Choice, EnvelopeReply
+from corelm_openai.generation.envelopes import Choice, Envelope, EnvelopeReply
 from corelm_openai.generation.logprobs import (
     Position,
     PromptLogprobs,
@@ -23,19 +25,22 @@ class TextChoice(Choice, frozen=True, kw_only=True):
     """A choice, or the next piece of its text."""
 
     text: str
+    logprobs: TextLogprobs | None = None
+    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
 
 
-class PromptTextChoice(TextChoice, frozen=True, kw_only=True):
-    """A choice that shows its prompt's log-probabilities as well."""
+class Completion(Envelope, frozen=True, kw_only=True):
+    """A whole reply or a chunk of one."""
 
-    prompt_logprobs: PromptLogprobs
+    object: Literal["text_completion"] = "text_completion"
+    choices: Sequence[TextChoice]
 
 
 class CompletionReply(EnvelopeReply):
     """The reply."""
 
     id_prefix = "cmpl-"
-    object_name = chunk_name = "text_completion"
+    whole = chunk = Completion
 
     def __init__(self, model: str, job: Job, vocabulary: Vocabulary, *, include_usage: bool) -> None:
         super().__init__(model, job, vocabulary, include_usage=include_usage)
@@ -61,7 +66,7 @@ class CompletionReply(EnvelopeReply):
         number = index // self._job.params.n
         if number not in self._shown_prompts:
             self._shown_prompts[number] = prompt_logprobs(output.prompt_logprobs or (), top, self._vocabulary)
-        return PromptTextChoice(**msgspec.structs.asdict(choice), prompt_logprobs=self._shown_prompts[number])
+        return msgspec.structs.replace(choice, prompt_logprobs=self._shown_prompts[number])
 
     def pieces(self, index: int, output: RequestOutput) -> Iterable[Choice]:
         if output.text or output.finish_reason or output.logprobs or index in self._to_echo:

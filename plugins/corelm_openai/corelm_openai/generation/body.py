@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Raw
 
-from corelm.api import BeamSearch, InvalidRequestError, Prompt, RequestOptions, SamplingParams
+from corelm.api import BeamSearch, InvalidRequestError, Prompt, SamplingParams
 from corelm_openai.generation.choices import Job
-from corelm_openai.generation.unsupported import Unsupported
+from corelm_openai.generation.structured import Form, StructuredBody
 from corelm_openai.http.decoding import decode_field
 from corelm_openai.http.errors import renaming
+from corelm_openai.options import request_options
 from corelm_openai.settings import OpenAISettings
 
 TopCount = Annotated[int, msgspec.Meta(ge=0, le=20)]
@@ -53,7 +54,7 @@ class StreamOptions(msgspec.Struct, kw_only=True):
     include_usage: bool | None = None
 
 
-class GenerationBody(Unsupported, kw_only=True):
+class GenerationBody(StructuredBody, kw_only=True):
     """Fields of both endpoints."""
 
     model: str
@@ -66,10 +67,10 @@ class GenerationBody(Unsupported, kw_only=True):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
-    logit_bias: Raw = Raw()
-    allowed_token_ids: Raw = Raw()
-    bad_words: Raw = Raw()
-    logits_processors: Raw = Raw()
+    logit_bias: Annotated[Raw, _biases] = Raw()
+    allowed_token_ids: Annotated[Raw, _token_ids] = Raw()
+    bad_words: Annotated[Raw, _words] = Raw()
+    logits_processors: Annotated[Raw, _processors] = Raw()
     seed: int | None = None
     stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
@@ -105,6 +106,7 @@ class GenerationBody(Unsupported, kw_only=True):
         names: Mapping[str, str],
         max_tokens: int | None,
         logprobs: int | None,
+        form: Form | None,
         best_of: int | None = None,
         echo: bool = False,
     ) -> Job:
@@ -115,7 +117,7 @@ class GenerationBody(Unsupported, kw_only=True):
                 raise InvalidRequestError(f"{name} must be between 1 and {settings.max_n}", param=name)
         self._check_stream(n, best_of)
         self.refuse_unsupported(n)
-        names = {**names, **self._beam_names(best_of), **self._option_names(settings, headers)}
+        names = {**names, **self._beam_names(best_of), **({"structured_output": form.param} if form else {})}
         with renaming(names):
             params = SamplingParams(
                 n=n,
@@ -124,15 +126,15 @@ class GenerationBody(Unsupported, kw_only=True):
                 stop=(self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ()),
                 stop_token_ids=tuple(self.stop_token_ids or ()),
                 logprobs=logprobs,
+                structured_output=form and form.output,
                 prompt_logprobs=_larger(self.prompt_logprobs, logprobs if echo else None),
                 **self._token_choice(),
                 **self._given(_PASSED_ON),
             )
-            options = self._options(settings, headers)
         return Job(
             prompts=prompts,
             params=params,
-            options=options,
+            options=request_options(self, settings, headers),
             names=names,
             echo=echo,
             prompt_logprobs=self.prompt_logprobs,
@@ -171,13 +173,6 @@ class GenerationBody(Unsupported, kw_only=True):
             "bad_words": tuple(bad_words or ()),
         }
 
-    def _options(self, settings: OpenAISettings, headers: Mapping[str, str]) -> RequestOptions:
-        return RequestOptions(
-            tenant=headers.get(settings.tenant_header) or self.user,
-            session=headers.get(settings.session_header) or None,
-            **self._given(("priority", "deadline_s", "cache_salt", "prefix_cache")),
-        )
-
     def _beam_names(self, best_of: int | None) -> dict[str, str]:
         return {
             "beam": "use_beam_search",
@@ -185,10 +180,6 @@ class GenerationBody(Unsupported, kw_only=True):
             "beam.length_penalty": "length_penalty",
             "beam.early_stopping": "early_stopping",
         }
-
-    def _option_names(self, settings: OpenAISettings, headers: Mapping[str, str]) -> dict[str, str]:
-        tenant = settings.tenant_header if headers.get(settings.tenant_header) else "user"
-        return {"tenant": tenant, "session": settings.session_header}
 
     def _given(self, names: Sequence[str]) -> dict[str, Any]:
         return {name: value for name in names if (value := getattr(self, name)) is not None}

@@ -36,6 +36,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the reply shows what tokens stand for."""
         return self.echo or self.params.logprobs is not None or self.params.prompt_logprobs is not None
 
+    async def engine_prompts(self, engine: EngineClient) -> Sequence[Prompt]:
+        """The prompts as the engine is given them. Raises what `EngineClient.tokenize` does."""
+        return self.prompts
+
 
 class ChoiceOutput(NamedTuple):
     """An output and the index of the choice it belongs to."""
@@ -50,7 +54,8 @@ class Choices:
     def __init__(self, engine: EngineClient, job: Job, reply_id: str) -> None:
         self._engine = engine
         self._job = job
-        self._ids = [f"{reply_id}-{index}" for index in range(len(job.prompts))]
+        self.request_ids = [f"{reply_id}-{index}" for index in range(len(job.prompts))]
+        """Those of the engine's requests."""
         self._streams: list[ResultStream] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._unfinished = len(job.prompts) * job.params.n
@@ -60,7 +65,8 @@ class Choices:
         """Queue every request. Raises what `EngineClient.generate` raises."""
         job = self._job
         with renaming(job.names):
-            for prompt, request_id in zip(job.prompts, self._ids, strict=True):
+            prompts = await job.engine_prompts(self._engine)
+            for prompt, request_id in zip(prompts, self.request_ids, strict=True):
                 stream = await self._engine.generate(prompt, job.params, request_id=request_id, options=job.options)
                 self._streams.append(stream)
 
@@ -89,7 +95,7 @@ class Choices:
         """End whatever still runs. Never waits; may be called at any time."""
         for task in self._tasks:
             task.cancel()
-        for request_id in self._ids:
+        for request_id in self.request_ids:
             self._engine.abort(request_id)
 
     async def _read_only(self) -> list[ChoiceOutput]:

@@ -10,7 +10,6 @@ from msgspec import UNSET, UnsetType
 
 from corelm.api import RequestOutput
 from corelm_openai.generation.choices import ChoiceOutput, Job
-from corelm_openai.generation.logprobs import ChatLogprobs, TextLogprobs
 from corelm_openai.generation.replies import Reply
 from corelm_openai.generation.vocabulary import Vocabulary
 from corelm_openai.http.errors import Problem
@@ -38,15 +37,14 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """One choice, or a piece of one."""
 
     index: int
-    logprobs: ChatLogprobs | TextLogprobs | None = None
     finish_reason: str | None
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole reply or a chunk of one."""
+    """A whole reply or a chunk of one. Each kind has its own `object` and choices."""
 
     id: str
-    object: str
+    object: str = ""
     created: int
     model: str
     choices: Sequence[Choice]
@@ -56,8 +54,8 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 class EnvelopeReply(Reply):
     """A reply in OpenAI's older shape: one object, or chunks that end with ``[DONE]``."""
 
-    object_name: ClassVar[str]
-    chunk_name: ClassVar[str]
+    whole: ClassVar[type[Envelope]]
+    chunk: ClassVar[type[Envelope]]
 
     def __init__(self, model: str, job: Job, vocabulary: Vocabulary, *, include_usage: bool) -> None:
         super().__init__(job, vocabulary)
@@ -78,7 +76,7 @@ class EnvelopeReply(Reply):
         for index, output in enumerate(outputs):
             self._count(index, output)
         choices = [self.whole_choice(index, output) for index, output in enumerate(outputs)]
-        return self._envelope(self.object_name, choices, self._usage())
+        return self._envelope(self.whole, choices, self._usage())
 
     def events(self, batch: Sequence[ChoiceOutput]) -> bytes:
         return b"".join([event(chunk) for index, output in batch for chunk in self._chunks(index, output)])
@@ -86,7 +84,7 @@ class EnvelopeReply(Reply):
     def ending(self) -> bytes:
         if not self._include_usage:
             return DONE
-        return event(self._envelope(self.chunk_name, [], self._usage())) + DONE
+        return event(self._envelope(self.chunk, [], self._usage())) + DONE
 
     def failure(self, problem: Problem) -> bytes:
         return event(problem.body)
@@ -96,7 +94,7 @@ class EnvelopeReply(Reply):
             self._count(index, output)
         usage = None if self._include_usage else UNSET
         for piece in self.pieces(index, output):
-            yield self._envelope(self.chunk_name, [piece], usage)
+            yield self._envelope(self.chunk, [piece], usage)
 
     def _usage(self) -> Usage:
         return Usage(
@@ -106,5 +104,5 @@ class EnvelopeReply(Reply):
             prompt_tokens_details=PromptTokensDetails(cached_tokens=self._cached_tokens),
         )
 
-    def _envelope(self, name: str, choices: Sequence[Choice], usage: Usage | UnsetType | None) -> Envelope:
-        return Envelope(id=self.id, object=name, created=self._created, model=self._model, choices=choices, usage=usage)
+    def _envelope(self, kind: type[Envelope], choices: Sequence[Choice], usage: Usage | UnsetType | None) -> Envelope:
+        return kind(id=self.id, created=self._created, model=self._model, choices=choices, usage=usage)

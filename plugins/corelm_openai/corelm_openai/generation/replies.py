@@ -27,6 +27,11 @@ class Reply(ABC):
         self._cached_tokens = 0
         self._completion_tokens = 0
 
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """The tokens of prompts and outputs, as far as they were counted."""
+        return self._prompt_tokens, self._completion_tokens
+
     async def prepare(self, outputs: Iterable[RequestOutput]) -> None:
         """Get to know the tokens that `body` or `events` will show for these outputs."""
         await self._vocabulary.learn(named_tokens(outputs))

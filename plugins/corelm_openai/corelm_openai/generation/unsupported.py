@@ -32,37 +32,25 @@ class Unsupported(msgspec.Struct, kw_only=True):
 
     neutral: ClassVar[dict[str, tuple[Any, ...]]] = {
         "function_call": ("none", "auto"),
-        "guided_json": (),
         "modalities": (["text"], []),
-        "reasoning_effort": ("none",),
-        "response_format": ({"type": "text"},),
-        "tool_choice": ("none", "auto"),
         "typical_p": (1,),
         "verbosity": ("medium",),
     }
     """Values that ask for nothing, where they are not the usual ones."""
+    instead: ClassVar[dict[str, str]] = {"function_call": "tool_choice", "functions": "tools"}
+    """Fields that took the place of others."""
     unsupported_here: ClassVar[tuple[str, ...]] = ()
     """Fields of another endpoint that this one does not support."""
 
     audio: Raw = Raw()
     chat_template: Raw = Raw()
-    continue_final_message: Raw = Raw()
     documents: Raw = Raw()
     function_call: Raw = Raw()
     functions: Raw = Raw()
     grammar: Raw = Raw()
-    guided_choice: Raw = Raw()
-    guided_grammar: Raw = Raw()
-    guided_json: Raw = Raw()
-    guided_regex: Raw = Raw()
     mirostat: Raw = Raw()
     modalities: Raw = Raw()
-    reasoning_effort: Raw = Raw()
-    response_format: Raw = Raw()
-    structured_outputs: Raw = Raw()
     suffix: Raw = Raw()
-    tool_choice: Raw = Raw()
-    tools: Raw = Raw()
     typical_p: Raw = Raw()
     verbosity: Raw = Raw()
     web_search_options: Raw = Raw()
@@ -72,4 +60,5 @@ class Unsupported(msgspec.Struct, kw_only=True):
         neutral = {"best_of": (n, 0), **self.neutral}
         for name in (*Unsupported.__struct_fields__, *self.unsupported_here):
             if asks(getattr(self, name), neutral.get(name)):
-                raise InvalidRequestError(f"{name} is not supported", param=name)
+                advice = f"; use {self.instead[name]}" if name in self.instead else ""
+                raise InvalidRequestError(f"{name} is not supported{advice}", param=name)

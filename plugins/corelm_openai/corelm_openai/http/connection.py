@@ -4,7 +4,12 @@ import asyncio
 from typing import cast
 
 import h11
+import msgspec
+from litestar.exceptions import ClientException
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from corelm_openai.http.errors import describe
+from corelm_openai.http.request_ids import new_id
 
 MAX_HEAD_BYTES = 2**16
 """Most bytes of a request line and its headers, and of what is kept of a next request while one is answered."""
@@ -80,10 +85,13 @@ class Connection(H11Protocol):
             self._reading.start(self.io_timeout)
 
     def send_400_response(self, msg: str) -> None:
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            super().send_400_response(msg)
-        else:  # nonsense in the rest of a body that is already answered
-            self.transport.close()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # else the nonsense is in a body that was answered
+            body = msgspec.json.encode(describe(ClientException(msg)).body)
+            headers = [("content-type", "application/json"), ("connection", "close"), ("x-request-id", new_id())]
+            head = h11.Response(status_code=400, headers=[*headers, ("content-length", str(len(body)))])
+            for event in (head, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def _should_upgrade(self) -> bool:
         return False  # as the standard allows; uvicorn would log two warnings for each client that offers HTTP/2

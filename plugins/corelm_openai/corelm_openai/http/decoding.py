@@ -9,6 +9,12 @@ from corelm.api import InvalidRequestError
 
 T = TypeVar("T")
 
+_FIELD_ERRORS = {
+    "Object missing required field ": "Is required",
+    "Object contains unknown field ": "Is not a field that is known",
+}
+"""How msgspec's messages about whole fields begin, and what they mean."""
+
 
 def decode(data: bytes, decoder: msgspec.json.Decoder[T], path: str = "") -> T:
     """Decode a request body, or its field at `path`.
@@ -40,10 +46,10 @@ def _invalid(text: str, where: str) -> InvalidRequestError:
     """Rewrite msgspec's "Object missing required field `role` - at `$.messages[0]`" with the path in front."""
     reason, _, path = text.replace(" - at `key` in `$", " as a key - at `$").partition(" - at `$")
     path = where + path.rstrip("`").lstrip(".").removesuffix("[...]")
-    missing = reason.removeprefix("Object missing required field ")
-    if missing != reason:
-        path = ".".join(filter(None, (path, missing.strip("`"))))
-        reason = "Is required"
+    for beginning, meaning in _FIELD_ERRORS.items():
+        if reason.startswith(beginning):
+            path = ".".join(filter(None, (path, reason.removeprefix(beginning).strip("`"))))
+            reason = meaning
     if not path:
         return InvalidRequestError(f"The body is wrong: {reason}")
     return InvalidRequestError(f"{path}: {reason[0].lower()}{reason[1:]}", param=path)

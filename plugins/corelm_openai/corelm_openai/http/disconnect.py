@@ -7,13 +7,15 @@ from typing import Any, TypeVar
 from litestar.exceptions import ClientException
 from litestar.types import Receive
 
+from corelm_openai.http.exchanges import CLIENT_LEFT
+
 T = TypeVar("T")
 
 
 class ClientLeftError(ClientException):
     """The client closed the connection, so nobody reads this reply."""
 
-    status_code = 499
+    status_code = CLIENT_LEFT
     detail = "The client closed the connection."
 
 

@@ -15,6 +15,7 @@ from corelm.api import CorelmError, EngineDeadError, EngineStoppedError, Invalid
 logger = logging.getLogger(__name__)
 
 MODEL_NOT_FOUND = "model_not_found"
+RESPONSE_NOT_FOUND = "response_not_found"
 MAX_ECHO = 100
 RETRY_AFTER = {"Retry-After": "5"}
 """Seconds after which a client may find the server ready."""
@@ -49,7 +50,7 @@ def describe(error: Exception) -> Problem:
     """What to tell the client. What nobody foresaw is logged with its traceback and stays vague."""
     match error:
         case InvalidRequestError():
-            status = 404 if error.code == MODEL_NOT_FOUND else 400
+            status = 404 if error.code in (MODEL_NOT_FOUND, RESPONSE_NOT_FOUND) else 400
             return _problem(status, str(error), "invalid_request_error", param=error.param, code=error.code)
         case QueueFullError():
             return _problem(429, str(error), "rate_limit_error", code="queue_full", headers=RETRY_SOON)

@@ -1,19 +1,24 @@
-"""The ``x-request-id`` header, on every response."""
+"""The id by which an HTTP request is known: in its response, to its client, and in the log."""
 
 import re
 from uuid import uuid4
 
-from litestar.datastructures import MutableScopeHeaders
-from litestar.types import Message, Scope
+from litestar.types import Scope
 
 HEADER = b"x-request-id"
+_KEY = "corelm_request_id"
 _ACCEPTABLE = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 
 
-async def add_request_id(message: Message, scope: Scope) -> None:
-    """Echo the client's id if it is short and plain, else make one up."""
-    if message["type"] != "http.response.start":
-        return
-    given = next((value for name, value in scope["headers"] if name == HEADER), b"")
-    request_id = given.decode() if _ACCEPTABLE.fullmatch(given) else f"req_{uuid4().hex}"
-    MutableScopeHeaders.from_message(message)[HEADER.decode()] = request_id
+def request_id(scope: Scope) -> str:
+    """The client's id if it is short and plain, else one that is made up once."""
+    state = scope["state"]
+    if _KEY not in state:
+        given = next((value for name, value in scope["headers"] if name == HEADER), b"")
+        state[_KEY] = given.decode() if _ACCEPTABLE.fullmatch(given) else new_id()
+    return str(state[_KEY])
+
+
+def new_id() -> str:
+    """An id that nothing else has."""
+    return f"req_{uuid4().hex}"

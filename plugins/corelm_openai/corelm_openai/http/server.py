@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import socket
+import ssl
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -41,13 +42,15 @@ def _remedy(host: str, port: int, error: OSError) -> str:
     return f"cannot listen on port {port} of {host} ({error.strerror}); see --openai.host and --openai.port"
 
 
-def url_of(sock: socket.socket) -> str:
+def url_of(sock: socket.socket, scheme: str = "http") -> str:
     """The address of a listening socket as a URL."""
     host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-async def run(app: Any, sock: socket.socket, settings: OpenAISettings, stop: asyncio.Event) -> None:
+async def run(
+    app: Any, sock: socket.socket, settings: OpenAISettings, stop: asyncio.Event, tls: ssl.SSLContext | None = None
+) -> None:
     """Serve an ASGI app on `sock` until `stop` is set; then refuse connections and wait for running replies."""
     protocol = type("TimedConnection", (Connection,), {"io_timeout": settings.io_timeout_s})
     config = uvicorn.Config(
@@ -62,6 +65,7 @@ async def run(app: Any, sock: socket.socket, settings: OpenAISettings, stop: asy
         server_header=False,
         timeout_keep_alive=settings.keep_alive_s,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        ssl_context_factory=None if tls is None else lambda config, default: tls,
     )
     await _Server(config, stop).serve(sockets=[sock])
 

@@ -1,0 +1,1 @@
+"""From texts and conversations to tokens, and back."""

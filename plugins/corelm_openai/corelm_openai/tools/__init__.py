@@ -1,0 +1,1 @@
+"""Calls of tools: what a request offers, and how models write them."""
