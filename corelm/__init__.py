@@ -1,7 +1,7 @@
 """corelm: an LLM serving engine that people extend instead of fork.
 
-For users of the library: `LLM`, `create_engine`, `SamplingParams`, `BeamSearch`, `Chat`, `RequestOptions`,
-`RequestOutput`. For authors of plugins: `corelm.api`.
+For users of the library: `LLM`, `create_engine`, `SamplingParams`, `BeamSearch`, `StructuredOutput`, `Chat`,
+`RequestOptions`, `RequestOutput`, `Embedding`. For authors of plugins: `corelm.api`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,17 +14,19 @@ if TYPE_CHECKING:
     from corelm.contracts.tokenizer import Chat
     from corelm.engine.async_engine import AsyncEngine
     from corelm.llm import LLM
-    from corelm.outputs import RequestOutput
-    from corelm.sampling import BeamSearch, SamplingParams
+    from corelm.outputs import Embedding, RequestOutput
+    from corelm.sampling import BeamSearch, SamplingParams, StructuredOutput
 
 __all__ = [
     "LLM",
     "AsyncEngine",
     "BeamSearch",
     "Chat",
+    "Embedding",
     "RequestOptions",
     "RequestOutput",
     "SamplingParams",
+    "StructuredOutput",
     "__version__",
     "create_engine",
 ]
@@ -34,9 +36,11 @@ _HOMES = {
     "AsyncEngine": "corelm.engine.async_engine",
     "BeamSearch": "corelm.sampling",
     "Chat": "corelm.contracts.tokenizer",
+    "Embedding": "corelm.outputs",
     "RequestOptions": "corelm.contracts.frontend",
     "RequestOutput": "corelm.outputs",
     "SamplingParams": "corelm.sampling",
+    "StructuredOutput": "corelm.sampling",
     "create_engine": "corelm.assembly",
 }
 

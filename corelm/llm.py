@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from functools import partial
 from typing import Any, cast
@@ -14,11 +14,12 @@ from corelm.contracts.frontend import ModelCard, Prompt
 from corelm.contracts.observer import EngineInfo
 from corelm.contracts.tokenizer import Chat
 from corelm.engine.async_engine import EMPTY_STEP_PAUSE_S
+from corelm.engine.embedding import EmbeddingOutput
 from corelm.engine.request import Request
 from corelm.engine.streams import merge
 from corelm.engine.worker import Worker
 from corelm.errors import BatchError, CorelmError, EngineDeadError, InvalidRequestError, QueueFullError
-from corelm.outputs import RequestOutput
+from corelm.outputs import Embedding, RequestOutput
 from corelm.sampling import SamplingParams
 
 CLOSE_S = 5.0
@@ -71,21 +72,19 @@ class LLM:
         outputs, one after the other. Prompts that are refused, and requests that fail alone, do not keep the others
         from ending: then a `BatchError` is raised, whose `results` hold the outputs or the error of each prompt.
         """
-        if self._unusable is not None:
-            raise EngineDeadError(f"this LLM can no longer be used: {self._unusable}; create a new one")
         every = _as_list(prompts)
         each = [params or SamplingParams()] * len(every) if not isinstance(params, Sequence) else list(params)
         if len(each) != len(every):
             raise InvalidRequestError(f"{len(every)} prompts but {len(each)} params", param="params")
-        requests = [self._prepare(i, *pair) for i, pair in enumerate(zip(every, each, strict=True))]
-        results = self._run(requests, [one.n for one in each])
-        errors = {index: error for index, error in enumerate(results) if isinstance(error, CorelmError)}
-        if errors:
-            index, error = next(iter(errors.items()))
-            if len(results) == 1:
-                raise error
-            raise BatchError(f"{len(errors)} of {len(results)} prompts failed; prompt {index}: {error}", results)
-        return [output for outputs in results if not isinstance(outputs, CorelmError) for output in outputs]
+        prepared = [partial(self._prepare, *pair) for pair in zip(every, each, strict=True)]
+        return self._outputs(prepared, [one.n for one in each])
+
+    def embed(self, prompts: Prompt | Sequence[Prompt]) -> list[Embedding]:
+        """The embedding of each prompt, in their order: see `corelm.api.Embedding`. Errors are those of `generate`."""
+        prepare = self._engine.intake.prepare_embedding
+        prepared = [partial(prepare, prompt, None) for prompt in _as_list(prompts)]
+        outputs = self._outputs(prepared, [1] * len(prepared))
+        return [output.embedding for output in outputs if isinstance(output, EmbeddingOutput)]
 
     def chat(
         self,
@@ -113,16 +112,32 @@ class LLM:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _prepare(self, index: int, prompt: Prompt, params: SamplingParams) -> Request | InvalidRequestError:
+    def _prepare(self, prompt: Prompt, params: SamplingParams, *, request_id: str, arrival: float) -> Request:
         intake, wanted = self._engine.intake, params.structured_output
-        try:
-            grammar = None if wanted is None else intake.grammars().compile(wanted)
-            return intake.prepare(prompt, params, request_id=str(index), arrival=time.monotonic(), grammar=grammar)
-        except InvalidRequestError as error:
-            return error
+        grammar = None if wanted is None else intake.grammars().compile(wanted)
+        return intake.prepare(prompt, params, request_id=request_id, arrival=arrival, grammar=grammar)
+
+    def _outputs(self, prepared: Sequence[Callable[..., Request]], choices: list[int]) -> list[RequestOutput]:
+        """The outputs of requests, which are given an id and the time of their arrival to be made."""
+        if self._unusable is not None:
+            raise EngineDeadError(f"this LLM can no longer be used: {self._unusable}; create a new one")
+        requests: list[Request | CorelmError] = []
+        for index, prepare in enumerate(prepared):
+            try:
+                requests.append(prepare(request_id=str(index), arrival=time.monotonic()))
+            except (InvalidRequestError, QueueFullError) as error:
+                requests.append(error)
+        results = self._run(requests, choices)
+        errors = {index: error for index, error in enumerate(results) if isinstance(error, CorelmError)}
+        if errors:
+            index, first = next(iter(errors.items()))
+            if len(results) == 1:
+                raise first
+            raise BatchError(f"{len(errors)} of {len(results)} prompts failed; prompt {index}: {first}", results)
+        return [output for outputs in results if not isinstance(outputs, CorelmError) for output in outputs]
 
     def _run(
-        self, requests: list[Request | InvalidRequestError], choices: list[int]
+        self, requests: list[Request | CorelmError], choices: list[int]
     ) -> list[list[RequestOutput] | CorelmError]:
         """For each request, one output per choice or its error."""
         accepted = [request for request in requests if isinstance(request, Request)]

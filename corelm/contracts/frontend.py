@@ -138,7 +138,10 @@ class EngineClient(Protocol):
         """
 
     async def detokenize(self, token_ids: Sequence[int]) -> str:
-        """The text of tokens, special ones included. Raises `InvalidRequestError` for one outside the vocabulary."""
+        """The text of tokens, special ones included.
+
+        Raises `InvalidRequestError` for one outside the vocabulary, and for more than the context holds.
+        """
 
     async def token_bytes(self, token_ids: Sequence[int]) -> list[bytes]:
         """What each token stands for: see `corelm.api.Tokenizer.token_bytes`."""

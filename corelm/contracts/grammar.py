@@ -39,9 +39,9 @@ class GrammarMatcher(ABC):
         """Whether the output is whole and nothing but its end can follow: then no further token is asked for."""
 
     def forced(self) -> list[int]:
-        """Tokens of text that has to come next, cut as the model's tokenizer would: less where that depends on the rest.
+        """Tokens of text that has to come next, cut as the tokenizer would; fewer where that depends on what follows.
 
-        The engine passes them to `accept` if it uses them.
+        The engine passes those that it uses to `accept`.
         """
         return []
 

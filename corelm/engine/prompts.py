@@ -53,7 +53,9 @@ class PromptReader:
         return token_ids
 
     def text(self, token_ids: Sequence[int]) -> str:
-        """What tokens, special ones included, stand for together."""
+        """What tokens, special ones included, stand for together: no more than the context holds."""
+        if len(token_ids) > self.max_len:
+            raise self._too_long(len(token_ids), "tokens")
         ids = _integers(token_ids)
         self.check_vocabulary(ids, "tokens")
         return self._tokenizer.decode(ids, skip_special_tokens=False)
@@ -81,7 +83,7 @@ class PromptReader:
                 prompt = prompt[-(keep + SLACK_TOKENS) * self._tokenizer.max_chars_per_token :]
             return self._tokenizer.encode(prompt)
         if isinstance(prompt, Chat):
-            self._check_characters(sum(_characters(message) for message in prompt.messages), param)
+            self._check_characters(sum(map(_characters, (*prompt.messages, *prompt.tools))), param)
             return self._tokenizer.render_chat(prompt)
         if keep is None and isinstance(prompt, Sequence) and len(prompt) > self.max_len:
             raise self._too_long(len(prompt), param)

@@ -114,7 +114,7 @@ def _(server: Server) -> None:
     assert last.usage.total_tokens
 
 
-@trial("openai", "completions, logprobs")
+@trial("openai", "completions with logprobs")
 def _(server: Server) -> None:
     reply = openai_client(server).completions.create(
         model=server.model, prompt="The capital of France is", max_tokens=3, logprobs=2
@@ -352,7 +352,7 @@ def _(server: Server) -> None:
     assert reply.data[0]["embedding"]
 
 
-@trial("instructor", "tools, schema")
+@trial("instructor", "tools and schema")
 def _(server: Server) -> None:
     import instructor
 
@@ -385,7 +385,7 @@ def ask_llm(server: Server, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-@trial("llm", "prompt, streamed or not")
+@trial("llm", "prompt with and without streaming")
 def _(server: Server) -> None:
     options = ("-o", "max_tokens", "20", "-o", "temperature", "0", QUESTION)
     assert ask_llm(server, *options) == ask_llm(server, "--no-stream", *options) != ""

@@ -25,6 +25,14 @@ def test_one_prompt(llm):
     assert llm.generate([]) == []
 
 
+def test_embeddings(llm):
+    one, two = llm.embed(["one", list(b"two")])
+    assert llm.embed("one")[0].data == one.data != two.data
+    assert one.prompt_tokens == 3
+    with pytest.raises(BatchError, match="1 of 2 prompts failed; prompt 1: the prompt is empty"):
+        llm.embed(["a", ""])
+
+
 def test_chat(llm):
     messages = [{"role": "user", "content": "hi"}]
     assert llm.chat(messages, greedy())[0].text == llm.chat([messages, messages], greedy())[1].text

@@ -6,9 +6,9 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from e2e_server import FAKE
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-FAKE = {"CORELM_EXECUTOR": "fake", "CORELM_TOKENIZER": "fake", "CORELM_MODEL": "fake"}
 
 
 @pytest.fixture

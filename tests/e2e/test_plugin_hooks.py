@@ -8,9 +8,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from e2e_server import FAKE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FAKE = {"CORELM_MODEL": "fake", "CORELM_EXECUTOR": "fake", "CORELM_TOKENIZER": "fake"}
 PROMPT = [72, 101, 108, 108, 111]
 
 SCRIPT = """

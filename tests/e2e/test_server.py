@@ -11,8 +11,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-
-FAKE = {"CORELM_EXECUTOR": "fake", "CORELM_TOKENIZER": "fake", "CORELM_MODEL": "fake"}
+from e2e_server import FAKE
 
 
 def complete(server, max_tokens=8, **body):

@@ -1,7 +1,7 @@
 """What llguidance and the limits of JSON have to know of a tokenizer."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,6 @@ class Vocabulary:
         if not self.end_tokens:
             raise InvalidRequestError("the model has no token that ends an output")
         self._tokenizer = tokenizer
-        self.library = self._make(lambda text: [])
-        self._greedy = self.library.greedy_tokenize
         self.library = self._make(self.encode)
         ordinary = [b"" if token in self.special else text for token, text in enumerate(self.texts)]
         self._digits = np.array([len(text) - len(text.lstrip(DIGITS)) for text in ordinary])
@@ -43,7 +41,12 @@ class Vocabulary:
         known = max(tokens, default=0) < self.size and self.special.isdisjoint(tokens)
         if known and b"".join(map(self.texts.__getitem__, tokens)) == text.encode():
             return tokens
-        return self._greedy(text)
+        return self._longest.greedy_tokenize(text)
+
+    @cached_property
+    def _longest(self) -> LLTokenizer:
+        """For texts that it cuts into the longest tokens there are."""
+        return self._make(lambda text: [])
 
     def _make(self, encode: Callable[[str], list[int]]) -> LLTokenizer:
         return LLTokenizer(TokenizerWrapper(_Wrapped(self, encode)), n_vocab=self.size, eos_token=self.end_tokens)

@@ -1,7 +1,7 @@
 """transformers' models with what the native kernels round."""
 
 import copy
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -9,16 +9,17 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 
-def rounded_model(reference: Any) -> Any:
-    """A copy with weights of kind Q8_0, whose linear layers and attention round their inputs as the kernels do."""
+def rounded_model(reference: Any, weights: Literal["w8", "bf16"] = "w8") -> Any:
+    """A copy with such weights, whose linear layers and attention round their inputs as the kernels do."""
     model = copy.deepcopy(reference)
+    round_inputs = _rounded if weights == "w8" else _in_bfloat16
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 2:
-                parameter.copy_(_rounded(parameter, half_scale=True))
+                parameter.copy_(_rounded(parameter, half_scale=True) if weights == "w8" else _in_bfloat16(parameter))
     for module in model.modules():
         if isinstance(module, nn.Linear):
-            module.register_forward_pre_hook(lambda _, inputs: (_rounded(inputs[0]),))
+            module.register_forward_pre_hook(lambda _, inputs: (round_inputs(inputs[0]),))
     AttentionInterface.register("rounded", _attention)
     AttentionMaskInterface.register("rounded", eager_mask)
     model.set_attn_implementation("rounded")
@@ -35,6 +36,10 @@ def _rounded(x: torch.Tensor, *, half_scale: bool = False) -> torch.Tensor:
     return (codes * scales).flatten(-2)[..., : x.shape[-1]]
 
 
+def _in_bfloat16(x: torch.Tensor) -> torch.Tensor:
+    return x.bfloat16().float()
+
+
 def _attention(
     module: nn.Module,
     query: torch.Tensor,
@@ -46,7 +51,7 @@ def _attention(
 ) -> tuple[torch.Tensor, None]:
     """Attention of what is rounded to bfloat16, [1, heads, tokens, head_dim], in transformers' interface."""
     group = query.shape[1] // key.shape[1]
-    query, key, value = (x.bfloat16().float() for x in (query, key, value))
+    query, key, value = (_in_bfloat16(x) for x in (query, key, value))
     key, value = (x.repeat_interleave(group, dim=1) for x in (key, value))
     weights = (query @ key.mT * scaling + attention_mask).softmax(-1)
-    return (weights @ value).bfloat16().float().transpose(1, 2).contiguous(), None
+    return _in_bfloat16(weights @ value).transpose(1, 2).contiguous(), None

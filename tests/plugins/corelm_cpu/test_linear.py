@@ -191,15 +191,17 @@ def test_a_weight_that_is_no_number_shows_in_its_output(level, kind, rows):
     weights = Weights(kind, 70, 100)
     x = weights.draw(rows)
     healthy = weights.multiply(level, x)
-    # Input 70 of output 35: tile 1, group 2.
-    place, number = (weights.data.view(np.uint16), 2) if kind == Kind.BF16 else (weights.data.view(np.uint32), 1)
-    at = (128 + 70) * 32 + 3 if kind == Kind.F32 else ((128 + 70) // 2 * 32 + 3) * 2
+    words, at = weights.data.view(np.uint32), 128 + 70  # input 70 of output 35, which stands in the second tile
+    if kind == Kind.BF16:
+        at //= 2
+    before, own = words[32 * at + 3].copy(), 0 if kind == Kind.F32 else words[32 * at + 3] >> 16
     for bits in (0x7FC0, 0x7F81, 0xFFFF, 0x7F80):
-        before, place[at] = place[at].copy(), bits if kind == Kind.BF16 else bits << 16
+        words[32 * at + 3] = bits << 16 if kind == Kind.F32 else bits | own << 16
         actual = weights.multiply(level, x)
-        assert not np.isfinite(actual[:, 35]).any(), number
+        assert not np.isfinite(actual[:, 35]).any()
         assert (np.delete(actual, 35, axis=1) == np.delete(healthy, 35, axis=1)).all()
-        place[at] = before
+    words[32 * at + 3] = before
+    assert (weights.multiply(level, x) == healthy).all()
 
 
 @every_level

@@ -47,6 +47,44 @@ async def test_bodies_that_are_not_json(http, engine, path, body):
     assert not engine.calls
 
 
+def nested(depth):
+    """A JSON Schema of objects within each other."""
+    return b'{"type": "object", "properties": {"a": ' * depth + b"{}" + b"}}" * depth
+
+
+@pytest.mark.parametrize("depth", [20, 150, 240, 300, 400, 600, 5000])
+async def test_what_is_nested_deeply_is_an_answer_or_the_clients_error(http, depth):
+    message = b'{"model": "fake", "messages": [{"role": "user", "content": "a"}], '
+    tools = b'"tools": [{"type": "function", "function": {"name": "f", "parameters": %b}}]' % nested(depth)
+    call = b'{"type": "tool_use", "id": "c", "name": "f", "input": %b}' % nested(depth)
+    result = b'{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "x"}]}'
+    turns = b'[{"role": "user", "content": "a"}, {"role": "assistant", "content": [%b]}, %b]' % (call, result)
+    schema = b'"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": %b}}' % nested(depth)
+    bodies = {
+        message + tools + b"}": "/v1/chat/completions",
+        message + tools + b', "tool_choice": "required"}': "/v1/chat/completions",
+        message + tools + b", " + schema + b"}": "/v1/chat/completions",
+        message + b'"chat_template_kwargs": {"x": %b}}' % nested(depth): "/v1/chat/completions",
+        b'{"model": "fake", "max_tokens": 9, "messages": %b}' % turns: "/v1/messages",
+    }
+    for body, path in bodies.items():
+        response = await http.post(path, content=body)
+        assert response.status_code in (200, 400), response.text
+
+
+async def test_what_a_client_sends_is_not_told_back_at_length(http):
+    long = "A" * 2**20
+    bodies = [
+        ("/v1/embeddings", {"model": "fake", "input": "a", "encoding_format": long}),
+        ("/v1/responses", {"model": "fake", "input": "a", long: 1}),
+        ("/v1/chat/completions", {"model": "fake", "messages": [{"role": long, "content": "a"}]}),
+    ]
+    for path, body in bodies:
+        response = await http.post(path, json=body)
+        assert_error(response, 400)
+        assert len(response.content) < 600
+
+
 async def test_text_may_hold_any_real_character(http, engine):
     text = "\x00\x01\u2028 \U0001f642"
     assert (await http.complete(prompt=text)).status_code == 200

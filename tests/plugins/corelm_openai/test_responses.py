@@ -174,6 +174,14 @@ async def test_only_allowed_tools_are_offered(http, engine):
     assert [shown["name"] for shown in response["tools"]] == ["a", "b"]
 
 
+@pytest.mark.parametrize("parameters", [b'{"x": "\xff"}', b'{"x": "\\ud800"}', b'{"x": "a\x0bb"}', b"[]"])
+async def test_tools_that_are_not_allowed_are_shown_and_so_must_be_right(http, parameters):
+    choice = b'{"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "b"}]}'
+    tools = b'[{"type": "function", "name": "a", "parameters": %b}, {"type": "function", "name": "b"}]' % parameters
+    body = b'{"model": "fake", "input": "a", "tools": %b, "tool_choice": %b}' % (tools, choice)
+    assert_error(await http.post("/v1/responses", content=body), 400)
+
+
 def parts(*texts, kind="input_text"):
     return [{"type": kind, "text": text} for text in texts]
 
@@ -299,7 +307,8 @@ WRONG = [(param, {"input": value}) for param, values in REFUSED.items() for valu
     ("metadata", {"metadata": {str(number): "" for number in range(17)}}),
     ("metadata", {"metadata": {"k" * 65: ""}}),
     ("metadata", {"metadata": {"k": "v" * 513}}),
-    ("metadata", {"metadata": {"k": 3}}),
+    ("metadata", {"metadata": {"k": "v" * 2**18}}),
+    ("metadata.k", {"metadata": {"k": 3}}),
     ("user", {"user": "u" * 513}),
     ("truncation", {"truncation": "middle"}),
     ("conversation", {"conversation": "conv_1"}),

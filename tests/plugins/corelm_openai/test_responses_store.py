@@ -129,7 +129,8 @@ async def test_only_what_runs_in_the_background_can_be_cancelled_or_streamed_lat
     assert_error(await http.post(f"{url}/cancel"), 400)
     assert_error(await http.get(url, params={"stream": "true"}), 400, param="stream")
     assert_error(await http.get(url, params={"stream": "perhaps"}), 400, param="stream")
-    assert_error(await http.get(url, params={"starting_after": "x"}), 400, param="starting_after")
+    for after in ("x", "", "-", "1.5", "\u0663", "1" * 5000):
+        assert_error(await http.get(url, params={"starting_after": after}), 400, param="starting_after")
     assert (await http.get(url, params={"stream": "false"})).json() == response
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 from corelm_openai.settings import OpenAISettings
 from openai_http import Http, assert_error, raw_request, until
-from responses_kit import names, respond, responded, streamed, tool
+from responses_kit import events_of_response, names, respond, responded, streamed, tool
 
 from corelm.api import InvalidRequestError, RequestFailedError
 
@@ -52,6 +52,18 @@ async def test_text(http):
     assert events[0]["response"]["output"] == []
     assert {event["item_id"] for event in events if "item_id" in event} == {events[-2]["item"]["id"]}
     assert events[-1]["response"]["output"] == [events[-2]["item"]]
+
+
+async def test_a_body_in_lines_does_not_break_the_lines_of_events(http):
+    schema = {"type": "object", "properties": {"a": {"description": "\n\r\u2028"}}}
+    form = {"type": "json_schema", "name": "n", "schema": schema}
+    body = {"model": "fake", "input": "a b", "stream": True, "tools": [tool(parameters=schema)], "text": {"format": form}}
+    for line_end in ("\n", "\r", "\r\n"):
+        data = json.dumps(body, indent=2, ensure_ascii=False).replace("\n", line_end)
+        answer = await http.post("/v1/responses", content=data)
+        events = events_of_response(answer.text)
+        assert events[-1]["response"]["tools"][0]["parameters"] == schema
+        assert events[-1]["response"]["text"]["format"]["schema"] == schema
 
 
 async def test_calls(http, engine):

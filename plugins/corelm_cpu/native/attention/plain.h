@@ -13,7 +13,9 @@ struct Plain {
     using Score = Floats;
     using Sum = Floats;
 
-    static Row query(const uint8_t* query, float scale, const Scratch&, int) { return {query, scale, 0, 0, 0, nullptr}; }
+    static Row query(const uint8_t* query, float scale, const Scratch&, int) {
+        return {query, scale, 0, 0, 0, nullptr};
+    }
 
     static Floats start(int) { return splat(0); }
     static Vector load_keys(const uint8_t* p) { return Words::load_words(p); }

@@ -1,5 +1,6 @@
-// Products of many rows with a tile of weights, in bfloat16 by AMX. Quantised weights are widened on the way, which pays
-// for itself from WIDENING_ROWS rows on; activations keep 8 bits of precision each, as with bytes, but no common scale.
+// Products of rows with a tile of weights, in bfloat16 by AMX, which pays for itself from AMX_ROWS rows on. Quantised
+// weights are widened on the way, from WIDENING_ROWS rows on; activations keep 8 bits of precision each, as with bytes,
+// but no common scale.
 #pragma once
 #include <immintrin.h>
 
@@ -7,13 +8,14 @@
 
 namespace {
 
-constexpr int WIDENING_ROWS = PANEL + 1, AMX_ROWS = 4;
+constexpr int AMX_ROWS = 4, WIDENING_ROWS = PANEL + 1;
 constexpr int GROUPS_AT_ONCE = 6;
-constexpr int PANEL_GROUP = PANEL * INPUTS;    // elements
-constexpr int GROUP_WEIGHTS = INPUTS * OUTPUTS;
-constexpr int PAIR_BYTES = 4 * OUTPUTS;        // a pair of inputs of each output
+constexpr int PANEL_GROUP = PANEL * INPUTS;      // elements
+constexpr int GROUP_WEIGHTS = INPUTS * OUTPUTS;  // elements
+constexpr int PAIR_BYTES = 4 * OUTPUTS;          // a pair of inputs of each output
 
-// Sets this thread's tiles while it lives, all of the largest size: 0 to 3 products, 4 and 5 activations, 6 and 7 weights.
+// Sets this thread's tiles while it lives, all of the largest size: 0 to 3 products, 4 and 5 activations, 6 and 7
+// weights.
 struct AmxTiles {
     AmxTiles() {
         struct alignas(64) Sizes {
@@ -63,8 +65,8 @@ inline const uint16_t* some_groups(const uint8_t* tile, int begin, int end, uint
     }
 }
 
-// Products of rows from `first` on with a tile, to `out`; `widened` takes the weights of some groups at a time, few enough
-// to stay in the nearest cache while all rows pass.
+// Products of rows from `first` on with a tile, to `out`. Some groups pass at a time, few enough to stay in the nearest
+// cache for all rows; `widened` takes their weights, if these are quantised.
 template <Kind kind>
 void multiply_panels(const uint8_t* tile, const Activations& x, int first, int rows, float* out, uint16_t* widened) {
     const AmxTiles session;
@@ -80,9 +82,9 @@ void multiply_panels(const uint8_t* tile, const Activations& x, int first, int r
             float *sums = out + p * PANEL * OUTPUTS, *other_sums = out + other * PANEL * OUTPUTS;
             load_sums(sums, other_sums);
             for (int g = begin; g < end; g++) {
-                const uint16_t *x_of_group = activations + size_t(g) * PANEL_GROUP, *w = weights + (g - begin) * GROUP_WEIGHTS;
-                if (kind == BF16 && p == 0) Fetch{reinterpret_cast<const uint8_t*>(w) + FAR, group_bytes(kind)}();
-                add_panels(x_of_group + p * panel, x_of_group + other * panel, w);
+                const uint16_t* x_of_group = activations + size_t(g) * PANEL_GROUP;
+                if (kind == BF16 && p == 0) Fetch{tile + g * group_bytes(kind) + FAR, group_bytes(kind)}();
+                add_panels(x_of_group + p * panel, x_of_group + other * panel, weights + (g - begin) * GROUP_WEIGHTS);
             }
             store_sums(sums, other_sums);
         }

@@ -30,8 +30,8 @@ struct LinearKernels {
     // whole panels. `scratch` holds an unpacked tile.
     void (*multiply)(Kind kind, const uint8_t* tile, const Activations& x, int first, int rows, float* out,
                      uint8_t* scratch);
-    // The weights of input 0, 1, ... of one output of a tile, to `out`, a multiple of INPUTS long; of kinds Q8_0, BF16 and
-    // F32.
+    // The weights of input 0, 1, ... of one output of a tile of kind Q8_0, BF16 or F32, to `out`, a multiple of INPUTS
+    // long.
     void (*weights_of)(Kind kind, const uint8_t* tile, int groups, int output, float* out);
     // Put products [rows][OUTPUTS] of tile number `tile` and rows from `first` on where they belong.
     void (*finish)(const Target& target, int tile, int first, int rows, const float* products);

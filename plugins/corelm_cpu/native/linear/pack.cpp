@@ -132,7 +132,8 @@ bool pack(uint8_t* matrix, Kind kind, const Places& places, const Rows& rows) {
         case Encoding::Q8_0:
             return kind == Q8_0 && pack_blocks(matrix, kind, places, rows, 34, decode_q8_0);
         case Encoding::Q4_0:
-            return is_coded(kind) && pack_blocks(matrix, kind, places, rows, 18, kind == Q8_0 ? widen_q4_0 : decode_q4_0);
+            return is_coded(kind) &&
+                   pack_blocks(matrix, kind, places, rows, 18, kind == Q8_0 ? widen_q4_0 : decode_q4_0);
         case Encoding::Q4_1:
             return kind == Q4_1 && pack_blocks(matrix, kind, places, rows, 20, decode_q4_1);
     }

@@ -16,25 +16,29 @@ from corelm_openai.chat.body import MAX_TOOLS
 from corelm_openai.chat.messages import MAX_MESSAGES
 from corelm_openai.generation.unsupported import asks
 
+THINKING = ("enabled", "adaptive", "disabled")
+EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
+"""What chat calls them."""
+
 
 class Thinking(msgspec.Struct, kw_only=True):
     """Whether to think."""
 
-    type: str
+    type: Annotated[str, Meta(extra_json_schema={"enum": THINKING})]
     display: str | None = None
 
 
 class OutputFormat(msgspec.Struct, kw_only=True):
     """What the text must look like."""
 
-    type: str
+    type: Annotated[str, Meta(extra_json_schema={"enum": ("json_schema",)})]
     schema: Annotated[Raw, OBJECT] = Raw()
 
 
 class OutputConfig(msgspec.Struct, kw_only=True):
     """Wishes for the text."""
 
-    effort: str | None = None
+    effort: Annotated[str, Meta(extra_json_schema={"enum": tuple(EFFORTS)})] | None = None
     format: OutputFormat | None = None
 
 

@@ -1,7 +1,7 @@
 """The conversation on the wire, and as chat takes it."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -27,7 +27,7 @@ BLOCKS = {
 class Part(msgspec.Struct, kw_only=True):
     """A piece of text."""
 
-    type: str
+    type: Annotated[str, Meta(extra_json_schema={"enum": TEXT})]
     text: str | None = None
 
 
@@ -37,6 +37,7 @@ Text = str | Annotated[list[Part], Meta(max_length=MAX_MESSAGES)]
 class Block(Part, kw_only=True):
     """A piece of a turn. Which fields it has depends on its type."""
 
+    type: Annotated[str, Meta(extra_json_schema={"enum": tuple(dict.fromkeys(chain(*BLOCKS.values())))})]
     thinking: str | None = None
     id: str | None = None
     name: str | None = None
@@ -49,7 +50,7 @@ class Block(Part, kw_only=True):
 class Turn(msgspec.Struct, kw_only=True):
     """What one side says."""
 
-    role: str
+    role: Annotated[str, Meta(extra_json_schema={"enum": tuple(BLOCKS)})]
     content: str | Annotated[list[Block], Meta(max_length=MAX_MESSAGES)]
 
 

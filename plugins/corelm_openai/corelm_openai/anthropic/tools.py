@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
-from msgspec import Raw
+from msgspec import Meta, Raw
 
 from corelm.api import InvalidRequestError
 from corelm_openai.anthropic.messages import OBJECT
@@ -19,7 +19,7 @@ class Tool(msgspec.Struct, kw_only=True):
     """A tool the model may call."""
 
     name: str
-    type: str | None = None
+    type: Annotated[str, Meta(extra_json_schema={"enum": ("custom",)})] | None = None
     """``custom``, or one of Anthropic's own tools, which are not there."""
     description: str | None = None
     input_schema: Annotated[Raw, OBJECT] = Raw()
@@ -29,7 +29,7 @@ class Tool(msgspec.Struct, kw_only=True):
 class ToolChoice(msgspec.Struct, kw_only=True):
     """Whether to call tools, and which."""
 
-    type: str
+    type: Annotated[str, Meta(extra_json_schema={"enum": (*CHOICES, "tool")})]
     name: str | None = None
     disable_parallel_tool_use: bool | None = None
 

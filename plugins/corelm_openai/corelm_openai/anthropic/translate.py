@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from corelm.api import EngineClient, InvalidRequestError
-from corelm_openai.anthropic.body import ConversationBody, MessagesBody, OutputFormat
+from corelm_openai.anthropic.body import EFFORTS, THINKING, ConversationBody, MessagesBody, OutputFormat
 from corelm_openai.anthropic.messages import conversation, text_of
 from corelm_openai.anthropic.tools import chat_tool_choice, chat_tools
 from corelm_openai.chat.body import ChatBody, ChatJob
@@ -23,9 +23,6 @@ NAMES = Renaming(
     (r"^stop\b", "stop_sequences"),
     (r"^(user|tenant)$", "metadata.user_id"),
 )
-THINKING = ("enabled", "adaptive", "disabled")
-EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
-"""What chat calls them."""
 
 
 def messages_job(body: MessagesBody, service: Service, headers: Mapping[str, str]) -> ChatJob:

@@ -16,7 +16,7 @@ from corelm_openai.http.decoding import decode_field
 from corelm_openai.service import Service
 from corelm_openai.tools.forcing import with_calls
 from corelm_openai.tools.offer import Offer, offer
-from corelm_openai.tools.wire import NamedTool, Tool
+from corelm_openai.tools.wire import NamedTool, Tool, WhetherToCall
 
 MAX_TOOLS = 1000
 MAX_TEMPLATE_KWARGS_BYTES = 2**14
@@ -67,7 +67,7 @@ class ChatBody(GenerationBody, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: TopCount | None = None
     tools: Tools | None = None
-    tool_choice: str | NamedTool | None = None
+    tool_choice: WhetherToCall | NamedTool | None = None
     """``none``, ``auto``, ``required`` or the one to call."""
     parallel_tool_calls: bool | None = None
     reasoning_effort: Effort | None = None

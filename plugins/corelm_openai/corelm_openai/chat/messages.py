@@ -22,7 +22,7 @@ _object = msgspec.json.Decoder(dict[str, Any])
 class Part(msgspec.Struct, kw_only=True):
     """A piece of a message's content."""
 
-    type: str
+    type: Annotated[str, Meta(extra_json_schema={"enum": ("text", "refusal")})]
     text: str | None = None
     refusal: str | None = None
 
@@ -30,7 +30,7 @@ class Part(msgspec.Struct, kw_only=True):
 class Message(msgspec.Struct, kw_only=True):
     """One turn of the conversation."""
 
-    role: str
+    role: Annotated[str, Meta(extra_json_schema={"enum": ROLES})]
     content: str | Annotated[list[Part], Meta(max_length=MAX_MESSAGES)] | None = None
     name: str | None = None
     refusal: str | None = None

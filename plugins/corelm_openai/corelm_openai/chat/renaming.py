@@ -28,14 +28,15 @@ class Renaming:
 
     def job(self, chat: ChatBody, service: Service, headers: Mapping[str, str]) -> ChatJob:
         """What `chat` asks for. Errors, the later ones of the engine too, name parameters as the client knows them."""
-        with self._applied():
+        with self.applied():
             job = chat.job(service, headers)
         engine = dict(zip(ENGINE_NAMES, ENGINE_NAMES, strict=True))
         names = {name: self(shown) for name, shown in {**engine, **job.names}.items()}
         return msgspec.structs.replace(job, names=names)
 
     @contextmanager
-    def _applied(self) -> Iterator[None]:
+    def applied(self) -> Iterator[None]:
+        """Let an `InvalidRequestError` name a parameter as the client knows it."""
         try:
             yield
         except InvalidRequestError as error:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from msgspec import Raw
+from msgspec import Meta, Raw
 
 from corelm.api import InvalidRequestError, StructuredOutput
 from corelm_openai.generation.unsupported import Unsupported, asks
@@ -18,7 +18,8 @@ ANY_OBJECT = '{"type": "object"}'
 NAME_CHARACTERS = r"^[A-Za-z0-9_.-]{1,64}$"
 """Letters, digits and a few others, as OpenAI allows in names of schemas and functions."""
 
-Name = Annotated[str, msgspec.Meta(pattern=NAME_CHARACTERS)]
+Name = Annotated[str, Meta(pattern=NAME_CHARACTERS)]
+FormatType = Annotated[str, Meta(extra_json_schema={"enum": ("text", "json_object", "json_schema")})]
 _schema = msgspec.json.Decoder(dict[str, Any] | bool | None)
 _schema_or_text = msgspec.json.Decoder(dict[str, Any] | bool | str | None)
 
@@ -44,8 +45,7 @@ class JsonSchema(msgspec.Struct, kw_only=True):
 class ResponseFormat(msgspec.Struct, kw_only=True):
     """OpenAI's way to ask for JSON."""
 
-    type: str
-    """``text``, ``json_object`` or ``json_schema``."""
+    type: FormatType
     json_schema: JsonSchema | None = None
 
 

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Raw
 
 from corelm.api import InvalidRequestError
+from corelm_openai.http.errors import shortened
 
 T = TypeVar("T")
 
@@ -45,6 +46,7 @@ def decode_field(raw: Raw, decoder: msgspec.json.Decoder[T], name: str, most: in
 def _invalid(text: str, where: str) -> InvalidRequestError:
     """Rewrite msgspec's "Object missing required field `role` - at `$.messages[0]`" with the path in front."""
     reason, _, path = text.replace(" - at `key` in `$", " as a key - at `$").partition(" - at `$")
+    reason = shortened(reason)  # it may tell a value that was sent
     path = where + path.rstrip("`").lstrip(".").removesuffix("[...]")
     for beginning, meaning in _FIELD_ERRORS.items():
         if reason.startswith(beginning):

@@ -62,6 +62,8 @@ def describe(error: Exception) -> Problem:
             return _problem(500, str(error), "server_error")
         case HTTPException():
             return _http_problem(error)
+        case RecursionError():  # nothing but what clients nest goes that deep
+            return _problem(400, "The body is nested too deeply", "invalid_request_error")
     logger.error("error while answering a request", exc_info=error)
     return _problem(500, "The server failed to answer this request; its log says why.", "server_error")
 

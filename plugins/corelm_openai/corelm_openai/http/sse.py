@@ -11,13 +11,15 @@ HEADERS = [
 ]
 _LINE_ENDS = {char.encode(): f"\\u{ord(char):04x}".encode() for char in "\u0085\u2028\u2029"}
 """Line ends to some clients, though neither JSON nor server-sent events count them as such."""
+_TO_SPACES = bytes.maketrans(b"\r\n", b"  ")
+"""For JSON that a client sent in lines and gets back as it is: they can only be between its tokens."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 def event(data: Any) -> bytes:
     """One event: a line of JSON without any character that a client could take for a line end."""
-    line: bytes = _encode(data)
+    line: bytes = _encode(data).translate(_TO_SPACES)
     if not line.isascii():
         for char, escaped in _LINE_ENDS.items():
             line = line.replace(char, escaped)

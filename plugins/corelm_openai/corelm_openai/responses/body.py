@@ -7,12 +7,16 @@ from msgspec import Meta, Raw
 
 from corelm.api import InvalidRequestError
 from corelm_openai.generation.body import TopCount
-from corelm_openai.generation.structured import Name
+from corelm_openai.generation.structured import FormatType, Name
 from corelm_openai.generation.unsupported import asks
+from corelm_openai.http.decoding import decode_field
 from corelm_openai.responses.input import MAX_ITEMS, InputItem
+from corelm_openai.tools.wire import FunctionType, WhetherToCall
 
 MAX_TOOLS = 1000
 MAX_METADATA = 16
+MAX_METADATA_BYTES = 2**17
+"""More than so many pairs can have."""
 LOGPROBS = "message.output_text.logprobs"
 INCLUDABLE = (
     LOGPROBS,
@@ -26,6 +30,9 @@ INCLUDABLE = (
 )
 """Apart from the first, details of what no reply has."""
 
+_pairs = msgspec.json.Decoder(dict[str, str] | None)
+_object = msgspec.json.Decoder(dict[str, Any] | None)
+
 Schema = Annotated[Raw, Meta(extra_json_schema={"type": ["object", "null"]})]
 """A JSON Schema, which is passed on as it is."""
 Summary = Literal["auto", "concise", "detailed"]
@@ -35,7 +42,7 @@ Identifier = Annotated[str, Meta(max_length=512)]
 class FunctionTool(msgspec.Struct, frozen=True, kw_only=True):
     """A function the model may call. Other types of tools are read to be refused."""
 
-    type: str
+    type: FunctionType
     name: str | None = None
     description: str | None = None
     parameters: Schema = Raw(b"null")
@@ -46,23 +53,23 @@ class FunctionTool(msgspec.Struct, frozen=True, kw_only=True):
 class NamedTool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool by its name."""
 
-    type: str
+    type: FunctionType
     name: str | None = None
 
 
 class ToolChoice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The function that must be called, or those that may or must be."""
 
-    type: str
+    type: Annotated[str, Meta(extra_json_schema={"enum": ("function", "allowed_tools")})]
     name: str | None = None
     mode: Literal["auto", "required"] | None = None
     tools: Annotated[list[NamedTool], Meta(max_length=MAX_TOOLS)] | None = None
 
 
 class TextFormat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the text must look like: ``text``, ``json_object`` or ``json_schema``, for which the other fields are."""
+    """What the text must look like. The other fields are for ``json_schema``."""
 
-    type: str
+    type: FormatType
     name: Name | None = None
     description: str | None = None
     schema: Schema = Raw(b"null")
@@ -112,7 +119,7 @@ class ResponseBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     tools: Annotated[list[FunctionTool], Meta(max_length=MAX_TOOLS)] | None = None
-    tool_choice: str | ToolChoice | None = None
+    tool_choice: WhetherToCall | ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     text: TextOptions | None = None
     reasoning: ReasoningOptions | None = None
@@ -121,14 +128,14 @@ class ResponseBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     top_p: float | None = None
     top_logprobs: TopCount | None = None
     include: Annotated[list[str], Meta(max_length=len(INCLUDABLE))] | None = None
-    metadata: dict[str, str] | None = None
+    metadata: Annotated[Raw, _pairs] = Raw()
     user: Identifier | None = None
     safety_identifier: Identifier | None = None
     truncation: Literal["auto", "disabled"] | None = None
     max_tool_calls: int | None = None
     """Of built-in tools, of which there are none."""
     prompt_cache_key: Identifier | None = None
-    prompt_cache_options: dict[str, Any] | None = None
+    prompt_cache_options: Annotated[Raw, _object] = Raw()
     prompt_cache_retention: str | None = None
     service_tier: str | None = None
 
@@ -164,13 +171,15 @@ class ResponseBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             raise InvalidRequestError("background is only allowed when store is true", param="background")
         if self.stream_options is not None and not self.stream:
             raise InvalidRequestError("stream_options is only allowed when stream is true", param="stream_options")
-        self._check_metadata()
+        self.read_metadata()
 
-    def _check_metadata(self) -> None:
-        pairs = self.metadata or {}
+    def read_metadata(self) -> dict[str, str]:
+        """The metadata. Raises `InvalidRequestError`."""
+        pairs = decode_field(self.metadata, _pairs, "metadata", MAX_METADATA_BYTES) or {}
         if len(pairs) > MAX_METADATA:
             raise InvalidRequestError(f"metadata must have at most {MAX_METADATA} pairs", param="metadata")
         if any(len(key) > 64 or len(value) > 512 for key, value in pairs.items()):
             raise InvalidRequestError(
                 "metadata must have keys of at most 64 characters and values of at most 512", param="metadata"
             )
+        return pairs

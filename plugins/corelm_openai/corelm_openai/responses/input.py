@@ -22,6 +22,7 @@ from corelm_openai.responses.items import (
 )
 
 ROLES = ("user", "assistant", "system", "developer")
+ITEM_TYPES = ("message", "function_call", "function_call_output", "reasoning", "item_reference")
 MAX_ITEMS = 10_000
 """Of an input, and parts of an item: the time that more take is not for other requests to wait."""
 
@@ -29,7 +30,7 @@ MAX_ITEMS = 10_000
 class InputPart(msgspec.Struct, kw_only=True):
     """A piece of content."""
 
-    type: str
+    type: Annotated[str, Meta(extra_json_schema={"enum": ("input_text", "output_text", "refusal", "reasoning_text")})]
     text: str | None = None
     refusal: str | None = None
 
@@ -54,9 +55,9 @@ Content = str | Annotated[list[InputPart], Meta(max_length=MAX_ITEMS)]
 class InputItem(msgspec.Struct, kw_only=True):
     """An item of any type: a message, if it does not say which. Fields of other types are ignored."""
 
-    type: str = "message"
+    type: Annotated[str, Meta(extra_json_schema={"enum": ITEM_TYPES})] = "message"
     id: str | None = None
-    role: str | None = None
+    role: Annotated[str, Meta(extra_json_schema={"enum": ROLES})] | None = None
     content: Content | None = None
     call_id: str | None = None
     name: str | None = None

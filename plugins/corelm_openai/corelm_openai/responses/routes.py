@@ -1,5 +1,6 @@
 """``/v1/responses``."""
 
+import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -28,6 +29,7 @@ class DeletedResponse(msgspec.Struct, frozen=True, kw_only=True):
     deleted: Literal[True] = True
 
 
+_INTEGER = re.compile("-?[0-9]{1,18}")
 _decoder = msgspec.json.Decoder(ResponseBody)
 _creating = Operation(
     summary="Answer, and keep the answer",
@@ -86,7 +88,7 @@ def _first_event(query: Mapping[str, str]) -> int | None:
     if query.get("stream", "false") not in ("true", "false"):
         raise InvalidRequestError("stream must be true or false", param="stream")
     after = query.get("starting_after", "-1")
-    if not after.removeprefix("-").isdecimal():
+    if not _INTEGER.fullmatch(after):
         raise InvalidRequestError("starting_after must be an integer", param="starting_after")
     return max(int(after) + 1, 0) if query.get("stream") == "true" else None
 

@@ -110,7 +110,7 @@ def new_response(response_id: str, body: ResponseBody, job: ChatJob) -> Response
         instructions=body.instructions,
         max_output_tokens=body.max_output_tokens,
         max_tool_calls=body.max_tool_calls,
-        metadata=body.metadata or {},
+        metadata=body.read_metadata(),
         model=body.model,
         parallel_tool_calls=body.parallel_tool_calls is not False,
         previous_response_id=body.previous_response_id,

@@ -10,6 +10,7 @@ from corelm_openai.generation.structured import JsonSchema, ResponseFormat
 from corelm_openai.http.errors import shortened
 from corelm_openai.responses.body import FunctionTool, ResponseBody, TextOptions, ToolChoice
 from corelm_openai.service import Service
+from corelm_openai.tools.offer import read_functions
 from corelm_openai.tools.wire import Function, NamedFunction, NamedTool, Tool
 
 NAMES = Renaming(
@@ -63,6 +64,8 @@ def _tools(tools: Sequence[FunctionTool], choice: str | ToolChoice | None) -> li
     known = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools)]
     if isinstance(choice, str) or choice is None or choice.type != "allowed_tools":
         return known
+    with NAMES.applied():
+        read_functions(known)  # the reply shows those too that may not be called
     by_name = {tool.function.name: tool for tool in known if tool.function}
     return [by_name[name] for name in _allowed(choice, by_name)]
 

@@ -33,7 +33,7 @@ class Offer(NamedTuple):
 
 def offer(tools: Sequence[Tool] | None, choice: str | NamedTool | None, parallel: bool | None) -> Offer | None:
     """What a request offers; None if the model may call nothing. Raises `InvalidRequestError`."""
-    functions = _functions(tools or ())
+    functions = read_functions(tools or ())
     forced = _forced(functions, choice)
     if not functions or choice == "none":
         return None
@@ -63,7 +63,8 @@ def _forced(functions: Sequence[ToolFunction], choice: str | NamedTool | None) -
     return wanted
 
 
-def _functions(tools: Sequence[Tool]) -> list[ToolFunction]:
+def read_functions(tools: Sequence[Tool]) -> list[ToolFunction]:
+    """The functions of tools, which have different names. Raises `InvalidRequestError`."""
     functions: dict[str, ToolFunction] = {}
     room = MAX_PARAMETERS_BYTES
     for index, tool in enumerate(tools):

@@ -3,8 +3,10 @@
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Meta, Raw
 
+FunctionType = Annotated[str, Meta(extra_json_schema={"enum": ("function",)})]
+WhetherToCall = Annotated[str, Meta(extra_json_schema={"enum": ("none", "auto", "required")})]
 parameters_decoder = msgspec.json.Decoder(dict[str, Any] | None)
 
 
@@ -22,7 +24,7 @@ class Function(msgspec.Struct, kw_only=True):
 class Tool(msgspec.Struct, kw_only=True):
     """A tool the model may call."""
 
-    type: str
+    type: FunctionType
     function: Function | None = None
 
 
@@ -35,7 +37,7 @@ class NamedFunction(msgspec.Struct, kw_only=True):
 class NamedTool(msgspec.Struct, kw_only=True):
     """The tool that must be called."""
 
-    type: str
+    type: FunctionType
     function: NamedFunction | None = None
 
 
@@ -51,5 +53,5 @@ class ToolCall(msgspec.Struct, kw_only=True):
     """A call in a message of the assistant's."""
 
     id: str | None = None
-    type: str = "function"
+    type: FunctionType = "function"
     function: FunctionCall
