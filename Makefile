@@ -7,7 +7,7 @@ PROJECTS := pyproject.toml $(wildcard plugins/*/pyproject.toml)
 KERNELS := plugins/corelm_cpu/hatch_build.py $(wildcard plugins/corelm_cpu/native/* plugins/corelm_cpu/native/*/*)
 SOURCES := corelm plugins tests docs $(wildcard examples benchmarks)
 
-.PHONY: run install test lint sanitize format docs clean
+.PHONY: run install test fuzz lint sanitize format docs clean
 .DEFAULT_GOAL := run
 
 run: $(VENV)/.runtime
@@ -17,6 +17,11 @@ install: $(VENV)/.dev
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(FLAGS)
+
+# Sends a server without a model whatever its own description allows, and more, for that long.
+fuzz: MINUTES ?= 10
+fuzz: $(VENV)/.dev
+	$(BIN)/python tests/e2e/fuzzing.py $(MINUTES)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -18,7 +18,14 @@ from corelm.engine.embedding import EmbeddingOutput
 from corelm.engine.request import Request
 from corelm.engine.streams import merge
 from corelm.engine.worker import Worker
-from corelm.errors import BatchError, CorelmError, EngineDeadError, InvalidRequestError, QueueFullError
+from corelm.errors import (
+    BatchError,
+    CorelmError,
+    EngineDeadError,
+    InvalidRequestError,
+    QueueFullError,
+    RequestFailedError,
+)
 from corelm.outputs import Embedding, RequestOutput
 from corelm.sampling import SamplingParams
 
@@ -125,7 +132,7 @@ class LLM:
         for index, prepare in enumerate(prepared):
             try:
                 requests.append(prepare(request_id=str(index), arrival=time.monotonic()))
-            except (InvalidRequestError, QueueFullError) as error:
+            except (InvalidRequestError, QueueFullError, RequestFailedError) as error:
                 requests.append(error)
         results = self._run(requests, choices)
         errors = {index: error for index, error in enumerate(results) if isinstance(error, CorelmError)}

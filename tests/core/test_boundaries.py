@@ -10,7 +10,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CORE = sorted((ROOT / "corelm").rglob("*.py"))
 PLUGINS = sorted(p for p in (ROOT / "plugins").glob("*/corelm_*/**/*.py") if "build" not in p.parts)
-LIBRARIES = {"corelm_torch": {"corelm_gguf"}, "corelm_hf": {"corelm_gguf"}, "corelm_cpu": {"corelm_torch"}}
+LIBRARIES = {
+    "corelm_torch": {"corelm_gguf"},
+    "corelm_hf": {"corelm_gguf"},
+    "corelm_cpu": {"corelm_torch"},
+    "corelm_gpu": {"corelm_torch"},
+}
 """The only imports between plugins: libraries."""
 HEAVY = {"torch", "transformers", "litestar", "uvicorn", "triton", "tokenizers", "numpy"}
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 from distributions import install
 
-from corelm.api import InvalidRequestError, PluginError, QueueFullError, SamplingParams, StructuredOutput
+from corelm.api import BatchError, InvalidRequestError, PluginError, QueueFullError, SamplingParams, StructuredOutput
 from corelm.assembly import create_engine
 from corelm.cli import main
 from corelm.llm import LLM
@@ -134,3 +134,14 @@ def test_the_settings_have_flags(capsys):
     assert main(["config", "--grammar-timeout-s", "3", "--grammar-cache", "5", "--json"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in ("grammar_timeout_s", "grammar_cache"))
+
+
+def test_a_compiler_that_fails_fails_its_prompt_alone(site, monkeypatch):
+    def compile_badly(self, wanted):
+        raise KeyError("a mistake")
+
+    monkeypatch.setattr(FakeGrammarCompiler, "compile", compile_badly)
+    message = "prompt 1: the grammar could not be compiled"
+    with llm(site("bad_g")) as running, pytest.raises(BatchError, match=message) as caught:
+        running.generate(["plain", "bound"], [SamplingParams(max_tokens=3), WANTED])
+    assert caught.value.results[0][0].completion_tokens == 3

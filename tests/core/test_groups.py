@@ -42,6 +42,18 @@ def solo(seed, count=12, prompt=PROMPT):
     return expected_text(prompt, count, seed)
 
 
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("length", [1, 2, 4])
+def test_each_token_comes_with_its_logprobs_once_while_a_stop_string_holds_its_text_back(length, n):
+    whole = solo(7)
+    for start in range(len(whole) - length):
+        stop = whole[start : start + length]
+        output = one(make_engine(), sampled(n, stop=(stop,), logprobs=1))[0]
+        assert output.text == whole[: whole.index(stop)]
+        assert output.completion_tokens == len(output.token_ids) == len(output.logprobs)
+        assert tuple(entry.token_id for entry in output.logprobs) == output.token_ids
+
+
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("block_size", [1, 3, 4, 29, 30, 64])
 def test_choices_draw_with_their_own_seed_and_share_the_prompt(block_size, depth):

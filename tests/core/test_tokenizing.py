@@ -65,6 +65,14 @@ async def test_unknown_tokens_are_named(engine, token):
     assert refusal.value.param == "tokens"
 
 
+async def test_more_tokens_than_the_context_holds(engine):
+    with pytest.raises(InvalidRequestError, match="41") as refusal:
+        await engine.detokenize([97] * 41)
+    assert refusal.value.param == "tokens"
+    assert refusal.value.code == "context_length_exceeded"
+    assert await engine.detokenize([97] * 40) == "a" * 40
+
+
 @pytest.mark.parametrize("tokens", [[1.0], ["a"], [True], "text", b"ab", None])
 async def test_tokens_are_integers(engine, tokens):
     with pytest.raises(InvalidRequestError):

@@ -22,7 +22,7 @@ KEY = "fuzz-key"
 VARIABLES = FAKE | {"CORELM_OPENAI_API_KEYS": KEY, "CORELM_OPENAI_ACCESS_LOG": "false"}
 """Of a server to fuzz."""
 ROUND_S = 60
-LONGEST_S = 30
+LONGEST_S = 60
 """For one answer."""
 MOST_ITEMS = 20
 MOST_FIELDS = 3

@@ -38,7 +38,7 @@ def grammar_of(wanted: StructuredOutput) -> str:
         case "json_schema":
             return _from_schema(source)
         case "regex":
-            return LLMatcher.grammar_from_regex(_limited(source, LONGEST_REGEX, "a regular expression"))
+            return LLMatcher.grammar_from_regex(_regex(_limited(source, LONGEST_REGEX, "a regular expression")))
         case "choice":
             return LLMatcher.grammar_from_lark(f"start: {' | '.join(map(json.dumps, _choices(source)))}")
         case "grammar":
@@ -48,6 +48,13 @@ def grammar_of(wanted: StructuredOutput) -> str:
 def _limited(source: str, longest: int, what: str) -> str:
     if len(source) > longest:
         raise InvalidRequestError(f"{what} may have at most {longest} characters, not {len(source)}")
+    return source
+
+
+def _regex(source: str) -> str:
+    """The same. llguidance would leave out half of an escape at the end."""
+    if (len(source) - len(source.rstrip("\\"))) % 2:
+        raise InvalidRequestError("a regular expression ends in the middle of an escape")
     return source
 
 

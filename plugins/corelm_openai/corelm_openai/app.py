@@ -36,7 +36,7 @@ def create_app(
     keys = known_keys(settings)
     watching = watch(engine, settings)
     own = [*make_routes(Service(engine, settings, stop, formats)), *watching.routes]
-    routes = [*own, *openapi_routes(own, settings.root_path), *extra]
+    routes = [*own, *openapi_routes(own, settings.root_path, asks_for_keys=bool(keys)), *extra]
     try:
         return Exchanges(_create_app(routes, settings, keys), watching.listeners)
     except ImproperlyConfiguredException as error:

@@ -11,11 +11,11 @@ from corelm.testing import ExecutorConformance
 
 CONFIG = {
     "vocab_size": 160,
-    "hidden_size": 64,
-    "intermediate_size": 96,
+    "hidden_size": 32,
+    "intermediate_size": 48,
     "num_hidden_layers": 1,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
     "head_dim": 16,
     "max_position_embeddings": 512,
     "tie_word_embeddings": False,

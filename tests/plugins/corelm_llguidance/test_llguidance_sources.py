@@ -17,7 +17,17 @@ from corelm.api import InvalidRequestError, RequestFailedError, SamplingParams, 
 from corelm.engine.grammars import Grammars
 from corelm.testing import FakeTokenizer, allowed_tokens
 
-REGEXES = [r"[a-z]+@[a-z]{2,10}\.(com|org)", "^yes$", r"\d{3}-\d{4}", "(?i)ok", r"é[^\x00-\x7f]?|a*b", r"(a|bc)*d", "."]
+REGEXES = [
+    r"a\\",
+    r"https?:\/\/x/",
+    r"[a-z]+@[a-z]{2,10}\.(com|org)",
+    "^yes$",
+    r"\d{3}-\d{4}",
+    "(?i)ok",
+    r"é[^\x00-\x7f]?|a*b",
+    r"(a|bc)*d",
+    ".",
+]
 BAD = {
     ("regex", "("): "unclosed group",
     ("regex", "[a-"): "unclosed character class",
@@ -25,6 +35,8 @@ BAD = {
     ("regex", "(?<=a)b"): "look-behind",
     ("regex", "(?=a)b"): "look-ahead",
     ("regex", "a" * (LONGEST_REGEX + 1)): "at most 8192 characters, not 8193",
+    ("regex", "a\\"): "in the middle of an escape",
+    ("regex", r"\\" + "\\"): "in the middle of an escape",
     ("choice", "yes"): "must be JSON",
     ("choice", '{"a": 1}'): "must be a list of strings",
     ("choice", "[]"): "1 to 4096 strings, not 0",

@@ -17,10 +17,10 @@ from openai_fakes import FakeEngine
 
 @functools.cache
 def document():
-    """The description, as a server with default settings gives it."""
+    """The description, as a server with API keys and otherwise default settings gives it."""
     engine, settings = FakeEngine(), OpenAISettings()
     routes = [*make_routes(Service(engine, settings, asyncio.Event())), *watch(engine, settings).routes]
-    return json.loads(json.dumps(describe(routes)))
+    return json.loads(json.dumps(describe(routes, "", asks_for_keys=True)))
 
 
 @functools.cache
@@ -115,7 +115,7 @@ def _problems(operation, request, start, response):
     if media_type not in content:
         yield f"the reply is {media_type}"
     elif media_type == "text/event-stream":
-        schema = content[media_type]["x-itemSchema"]["properties"]["data"]["contentSchema"]
+        schema = content[media_type]["schema"]["properties"]["data"]["anyOf"][0]["contentSchema"]
         yield from (
             f"{problem} in {event}" for event in events_in(response.decode()) if (problem := problem_of(schema, event))
         )

@@ -124,6 +124,24 @@ async def test_a_client_that_never_reads_is_cut(engine):
         await until(lambda: asyncio.all_tasks() == {asyncio.current_task(), server.running})
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_waits_long_for_its_first_token_is_not_cut(engine, stream):
+    engine.gate = asyncio.Event()
+    settings = OpenAISettings(port=0, io_timeout_s=0.1, keep_alive_s=1)
+    async with RealServer(engine, settings) as server, httpx.AsyncClient(timeout=20) as client:
+        waiting = asyncio.create_task(client.post(f"{server.url}/v1/completions", json=body(stream)))
+        await until(lambda: engine.waiting)
+        begun = asyncio.get_running_loop().time()
+        await until(lambda: asyncio.get_running_loop().time() - begun > 1.2 or waiting.done())
+        assert not waiting.done()
+        engine.gate.set()
+        reply = await waiting
+        assert reply.status_code == 200
+        events = events_of(reply.text)[:-1] if stream else [reply.json()]
+        reasons = [choice["finish_reason"] for event in events for choice in event["choices"]]
+        assert [reason for reason in reasons if reason] == ["stop"]
+
+
 async def test_a_body_that_never_comes_is_answered(engine):
     async with (
         RealServer(engine, OpenAISettings(port=0, io_timeout_s=0.1)) as server,

@@ -44,6 +44,28 @@ async def test_replies_errors_and_streams_carry_cors_headers(guarded):
     assert "access-control-allow-origin" not in foreign.headers
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/completions", {"prompt": "a"}),
+        ("/v1/responses", {"input": "a"}),
+        ("/v1/responses", {"input": "a", "background": True}),
+        ("/v1/messages", {"max_tokens": 9, "messages": [{"role": "user", "content": "a"}]}),
+    ],
+)
+async def test_a_stream_has_no_header_of_the_one_before(guarded, path, body):
+    key = {"authorization": "Bearer first-key"}
+    found = []
+    for origin in ("https://app.example", "https://evil.example", None):
+        headers = key | ({"origin": origin} if origin else {})
+        found.append(await guarded.post(path, json={"model": "fake", "stream": True, **body}, headers=headers))
+    trusted, foreign, none = (response.headers for response in found)
+    assert trusted["access-control-allow-origin"] == "https://app.example"
+    assert "access-control-allow-origin" not in foreign
+    assert not [name for name in none if name.startswith("access-control")]
+    assert len({response["x-request-id"] for response in (trusted, foreign, none)}) == 3
+
+
 async def test_any_origin_never_comes_with_credentials(engine):
     async with Http(engine, OpenAISettings(cors_origins=["*"])) as http:
         response = await http.get("/v1/models", headers={"origin": "https://any.example"})

@@ -1,5 +1,6 @@
 """The description of the API is true and complete."""
 
+import httpx
 import pytest
 from corelm_openai.app import create_app
 from corelm_openai.openapi.operation import OPERATION
@@ -7,7 +8,7 @@ from corelm_openai.openapi.shown import left_out
 from corelm_openai.settings import OpenAISettings
 from helpers import start_engine
 from openai_http import Http
-from openapi_checks import document, resolved
+from openapi_checks import Checked, document, resolved
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 from corelm.testing import FakeExecutor
@@ -45,6 +46,7 @@ async def test_it_is_served(http, described):
     served = (await http.get("/openapi.json")).json()
     assert served["paths"].keys() == {*described["paths"], "/openapi.json"}
     assert served["components"]["schemas"] == described["components"]["schemas"]
+    assert all(operation["security"] == [] for item in served["paths"].values() for operation in item.values())
 
 
 async def test_it_says_where_the_api_lies(engine):
@@ -130,3 +132,26 @@ async def test_what_is_beyond_a_limit_is_refused(http):
         response = await http.post(path, json={**BODIES[path], name: value})
         assert response.status_code == 400, (path, name, value)
         assert name in response.json()["error"]["message"]
+
+
+WRONG = {
+    "an unknown status": (418, "application/json", b"{}"),
+    "another media type": (200, "text/plain", b"a"),
+    "another shape": (200, "application/json", b'{"version": 1}'),
+    "another shape of an error": (500, "application/json", b'{"detail": "wrong"}'),
+}
+
+
+@pytest.mark.parametrize("answer", [*WRONG.values(), None], ids=[*WRONG, "nothing"])
+async def test_the_comparison_notices(answer):
+    status, media_type, body = answer or (200, "application/json", b'{"version": "1"}')
+
+    async def app(scope, receive, send):
+        headers = [(b"content-type", media_type.encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    checked = Checked(app)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=checked), base_url="http://test") as client:
+        await client.get("/version")
+    assert bool(checked.problems) == (answer is not None)

@@ -123,6 +123,14 @@ async def test_what_the_compiler_says_names_the_clients_field(http, engine, endp
     assert_error(await ask(http, endpoint, guided_regex="("), 400, param="guided_regex")
 
 
+@both
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_grammar_that_becomes_too_complex_is_the_requests_fault(http, engine, endpoint, stream):
+    engine.fail_with = InvalidRequestError("structured_output: too many items", param="structured_output")
+    failed = await ask(http, endpoint, stream=stream, guided_regex="a*")
+    assert assert_error(failed, 400, param="guided_regex") == "guided_regex: too many items"
+
+
 async def test_odd_bytes_in_a_schema(http):
     for text in (b'"\\ud800"', b'"\xff"', b"{" + b'"a":{' * 50_000):
         body = b'{"model": "fake", "prompt": "a", "guided_json": ' + text + b"}"

@@ -308,7 +308,7 @@ WRONG = [(param, {"input": value}) for param, values in REFUSED.items() for valu
     ("metadata", {"metadata": {"k" * 65: ""}}),
     ("metadata", {"metadata": {"k": "v" * 513}}),
     ("metadata", {"metadata": {"k": "v" * 2**18}}),
-    ("metadata.k", {"metadata": {"k": 3}}),
+    ("metadata", {"metadata": {"k": 3}}),
     ("user", {"user": "u" * 513}),
     ("truncation", {"truncation": "middle"}),
     ("conversation", {"conversation": "conv_1"}),

@@ -57,7 +57,13 @@ async def test_text(http):
 async def test_a_body_in_lines_does_not_break_the_lines_of_events(http):
     schema = {"type": "object", "properties": {"a": {"description": "\n\r\u2028"}}}
     form = {"type": "json_schema", "name": "n", "schema": schema}
-    body = {"model": "fake", "input": "a b", "stream": True, "tools": [tool(parameters=schema)], "text": {"format": form}}
+    body = {
+        "model": "fake",
+        "input": "a b",
+        "stream": True,
+        "tools": [tool(parameters=schema)],
+        "text": {"format": form},
+    }
     for line_end in ("\n", "\r", "\r\n"):
         data = json.dumps(body, indent=2, ensure_ascii=False).replace("\n", line_end)
         answer = await http.post("/v1/responses", content=data)

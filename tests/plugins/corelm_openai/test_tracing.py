@@ -132,6 +132,14 @@ async def test_a_parent_that_is_not_sampled_gets_no_span(exported, http, engine)
     assert span.parent is None
 
 
+async def test_headers_that_are_wrong_are_not_logged(exported, http, engine, caplog):
+    parent = f"00-{TRACE}-{PARENT}-01"
+    for state in ("FAKE LINE=1", "FAKE", "=,=,=", "a=FAKE=" + "b" * 300):
+        await complete(http, {"traceparent": parent, "tracestate": state})
+    assert len(await spans_of(engine, exported)) == 4
+    assert "FAKE" not in caplog.text
+
+
 async def test_what_failed_is_marked(exported, http, engine, stop):
     stop.set()
     assert (await complete(http)).status_code == 503

@@ -10,10 +10,11 @@ import msgspec
 from msgspec import Meta, Raw
 
 from corelm.api import InvalidRequestError
-from corelm_openai.anthropic.messages import OBJECT, Text, Turn
+from corelm_openai.anthropic.messages import Text, Turn
 from corelm_openai.anthropic.tools import Tool, ToolChoice
 from corelm_openai.chat.body import MAX_TOOLS
 from corelm_openai.chat.messages import MAX_MESSAGES
+from corelm_openai.generation.structured import schema_decoder
 from corelm_openai.generation.unsupported import asks
 
 THINKING = ("enabled", "adaptive", "disabled")
@@ -32,7 +33,7 @@ class OutputFormat(msgspec.Struct, kw_only=True):
     """What the text must look like."""
 
     type: Annotated[str, Meta(extra_json_schema={"enum": ("json_schema",)})]
-    schema: Annotated[Raw, OBJECT] = Raw()
+    schema: Annotated[Raw, schema_decoder] = Raw()
 
 
 class OutputConfig(msgspec.Struct, kw_only=True):
@@ -52,7 +53,7 @@ class ConversationBody(msgspec.Struct, kw_only=True):
     """What the prompt is made of, and so the request of ``/v1/messages/count_tokens``."""
 
     model: str
-    messages: Annotated[list[Turn], Meta(max_length=MAX_MESSAGES)]
+    messages: Annotated[list[Turn], Meta(max_length=MAX_MESSAGES, extra_json_schema={"minItems": 1})]
     system: Text | None = None
     tools: Annotated[list[Tool], Meta(max_length=MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None

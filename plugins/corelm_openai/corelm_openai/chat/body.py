@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta, Raw
 
 from corelm.api import Chat, EngineClient, InvalidRequestError, Prompt
-from corelm_openai.chat.messages import MAX_MESSAGES, Message
+from corelm_openai.chat.messages import Messages
 from corelm_openai.chat.prompt import conversation, template_variables
 from corelm_openai.chat.turns import TurnReader, Turns
 from corelm_openai.generation.body import GenerationBody, TopCount
@@ -61,7 +61,7 @@ class ChatBody(GenerationBody, kw_only=True):
 
     unsupported_here: ClassVar[tuple[str, ...]] = ("best_of", "echo")
 
-    messages: Annotated[list[Message], Meta(max_length=MAX_MESSAGES)]
+    messages: Messages
     max_completion_tokens: int | None = None
     """The newer name of ``max_tokens``; it wins if both are given."""
     logprobs: bool | None = None

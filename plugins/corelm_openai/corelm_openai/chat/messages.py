@@ -99,6 +99,9 @@ class Message(msgspec.Struct, kw_only=True):
         return [_call(call, f"{where}[{index}]") for index, call in enumerate(self.tool_calls)]
 
 
+Messages = Annotated[list[Message], Meta(max_length=MAX_MESSAGES, extra_json_schema={"minItems": 1})]
+
+
 def _call(call: ToolCall, where: str) -> dict[str, Any]:
     """A call as `corelm.api.Chat` has it, with its arguments as an object."""
     if call.type != "function":

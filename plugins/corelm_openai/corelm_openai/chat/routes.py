@@ -7,6 +7,7 @@ from litestar.types import ASGIApp
 
 from corelm_openai.chat.body import ChatBody
 from corelm_openai.chat.reply import ChatCompletion, ChatCompletionChunk, ChatReply
+from corelm_openai.generation.envelopes import Done
 from corelm_openai.http.errors import ErrorBody
 from corelm_openai.openapi.operation import OPERATION, Operation
 from corelm_openai.service import HTTPRequest, Service
@@ -16,7 +17,7 @@ _operation = Operation(
     summary="Answer in a conversation",
     body=ChatBody,
     reply=ChatCompletion,
-    events=[ChatCompletionChunk, ErrorBody],
+    events=[ChatCompletionChunk, ErrorBody, Done],
     errors=[429],
 )
 

@@ -7,13 +7,18 @@ from litestar.types import ASGIApp
 
 from corelm_openai.completions.body import CompletionBody
 from corelm_openai.completions.reply import Completion, CompletionReply
+from corelm_openai.generation.envelopes import Done
 from corelm_openai.http.errors import ErrorBody
 from corelm_openai.openapi.operation import OPERATION, Operation
 from corelm_openai.service import HTTPRequest, Service
 
 _decoder = msgspec.json.Decoder(CompletionBody)
 _operation = Operation(
-    summary="Go on with a text", body=CompletionBody, reply=Completion, events=[Completion, ErrorBody], errors=[429]
+    summary="Go on with a text",
+    body=CompletionBody,
+    reply=Completion,
+    events=[Completion, ErrorBody, Done],
+    errors=[429],
 )
 
 

@@ -77,7 +77,8 @@ class Choices:
 
     async def read(self) -> list[ChoiceOutput]:
         """Wait for outputs of any choices. Raises the error of the first choice that fails."""
-        batch = await self._read_only() if len(self._streams) == 1 else await self._read_any()
+        with renaming(self._job.names):
+            batch = await self._read_only() if len(self._streams) == 1 else await self._read_any()
         self._unfinished -= sum(output.finish_reason is not None for _, output in batch)
         return batch
 
@@ -86,7 +87,8 @@ class Choices:
         await self.start()
         waiting = [asyncio.ensure_future(stream.results()) for stream in self._streams]
         try:
-            return [_checked(output) for outputs in await asyncio.gather(*waiting) for output in outputs]
+            with renaming(self._job.names):
+                return [_checked(output) for outputs in await asyncio.gather(*waiting) for output in outputs]
         finally:
             for task in waiting:
                 task.cancel()

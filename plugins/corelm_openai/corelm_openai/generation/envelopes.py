@@ -3,7 +3,7 @@
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -16,6 +16,8 @@ from corelm_openai.http.errors import Problem
 from corelm_openai.http.sse import event
 
 DONE = b"data: [DONE]\n\n"
+Done = Literal["[DONE]"]
+"""The data of that event, the only one that is not JSON."""
 
 
 class PromptTokensDetails(msgspec.Struct, frozen=True, kw_only=True):

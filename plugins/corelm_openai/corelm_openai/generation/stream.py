@@ -8,7 +8,7 @@ from corelm_openai.generation.choices import Choices
 from corelm_openai.generation.replies import Reply
 from corelm_openai.http.disconnect import ClientLeftError, until_disconnect
 from corelm_openai.http.errors import describe
-from corelm_openai.http.sse import HEADERS
+from corelm_openai.http.sse import start
 
 
 class EventStream:
@@ -57,5 +57,5 @@ class EventStream:
     async def _send(self, send: Send, data: bytes, *, more: bool = True) -> None:
         if not self._started:
             self._started = True
-            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+            await send(start())
         await send({"type": "http.response.body", "body": data, "more_body": more})

@@ -20,7 +20,7 @@ NAME_CHARACTERS = r"^[A-Za-z0-9_.-]{1,64}$"
 
 Name = Annotated[str, Meta(pattern=NAME_CHARACTERS)]
 FormatType = Annotated[str, Meta(extra_json_schema={"enum": ("text", "json_object", "json_schema")})]
-_schema = msgspec.json.Decoder(dict[str, Any] | bool | None)
+schema_decoder = msgspec.json.Decoder(dict[str, Any] | bool | None)
 _schema_or_text = msgspec.json.Decoder(dict[str, Any] | bool | str | None)
 
 
@@ -37,7 +37,7 @@ class JsonSchema(msgspec.Struct, kw_only=True):
 
     name: Name
     description: str | None = None
-    schema: Annotated[Raw, _schema] = Raw()
+    schema: Annotated[Raw, schema_decoder] = Raw()
     strict: bool | None = None
     """Makes no difference: the schema is always kept to."""
 
@@ -133,12 +133,12 @@ def _form(param: str, kind: Any, source: str) -> Form:
 
 def _schema_source(raw: Raw, param: str, *, text: bool = False) -> str:
     """A schema as JSON: an object, a boolean or, if `text`, a string that has such."""
-    value = decode_field(raw, _schema_or_text if text else _schema, param, MAX_SCHEMA_BYTES)
+    value = decode_field(raw, _schema_or_text if text else schema_decoder, param, MAX_SCHEMA_BYTES)
     if value is None:
         raise InvalidRequestError(f"{param} is required", param=param)
     if isinstance(value, str):
         try:
-            value = decode(value.encode(), _schema)
+            value = decode(value.encode(), schema_decoder)
         except InvalidRequestError:
             value = None
         if value is None:

@@ -1,5 +1,6 @@
 """How JSON from a client is decoded."""
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 import msgspec
@@ -41,6 +42,15 @@ def decode_field(raw: Raw, decoder: msgspec.json.Decoder[T], name: str, most: in
     if len(data) > most:
         raise InvalidRequestError(f"{name} must have at most {most} bytes", param=name)
     return decode(data, decoder, name)
+
+
+def decode_query(query: Mapping[str, str], kind: type[T]) -> T:
+    """The parameters in a URL as a struct; others are ignored. Raises `InvalidRequestError`."""
+    known = getattr(kind, "__struct_fields__", ())
+    try:
+        return msgspec.convert({name: query[name] for name in known if name in query}, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _invalid(str(error), "") from None
 
 
 def _invalid(text: str, where: str) -> InvalidRequestError:

@@ -1,7 +1,7 @@
 """The whole description."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
@@ -29,7 +29,7 @@ _QUALIFIED = re.compile(r"corelm_openai\.(\w+)\.[\w.]*?(\w+)(?=\")")
 """What msgspec calls one of several structs of the same name, in JSON: its room, its module and the name."""
 
 
-def describe(handlers: Iterable[HTTPRouteHandler], root_path: str = "") -> dict[str, Any]:
+def describe(handlers: Iterable[HTTPRouteHandler], root_path: str, *, asks_for_keys: bool) -> dict[str, Any]:
     """The OpenAPI document of the routes that have an `Operation`, all of them below `root_path`."""
     described = [handler for handler in handlers if OPERATION in handler.opt]
     operations = [handler.opt[OPERATION] for handler in described]
@@ -39,7 +39,8 @@ def describe(handlers: Iterable[HTTPRouteHandler], root_path: str = "") -> dict[
         for path in sorted(handler.paths):
             item = paths.setdefault(_PARAMETER.sub(r"{\1}", path), {})
             for method in sorted(handler.http_methods):
-                item[method.lower()] = _operation(handler, method.lower(), path, schemas)
+                is_open = not asks_for_keys or bool(handler.opt.get(OPEN))
+                item[method.lower()] = _operation(handler, method.lower(), path, schemas, is_open=is_open)
     return {
         "openapi": "3.1.0",
         "info": {"title": "corelm", "version": version("corelm-openai")},
@@ -69,22 +70,29 @@ def _in_room(match: re.Match[str]) -> str:
     return f"{room.capitalize()}{name}"
 
 
-def _operation(handler: HTTPRouteHandler, method: str, path: str, schemas: Schemas) -> dict[str, Any]:
+def _operation(handler: HTTPRouteHandler, method: str, path: str, schemas: Schemas, *, is_open: bool) -> dict[str, Any]:
     operation: Operation = handler.opt[OPERATION]
-    is_open = bool(handler.opt.get(OPEN))
     described: dict[str, Any] = {
         "operationId": method + re.sub(r"\W+", "_", _PARAMETER.sub(r"\1", path)),
         "summary": operation.summary,
         "responses": _responses(operation, schemas, is_open=is_open, has_content=method != "head"),
     }
-    if names := _PARAMETER.findall(path):
-        described["parameters"] = [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-            for name in names
-        ]
+    if parameters := [*_path_parameters(path), *_query_parameters(operation.query)]:
+        described["parameters"] = parameters
     if operation.body:
         described["requestBody"] = {"required": True, "content": {JSON: {"schema": schemas[operation.body]}}}
     return described | ({"security": []} if is_open else {})
+
+
+def _path_parameters(path: str) -> Iterator[dict[str, Any]]:
+    for name in _PARAMETER.findall(path):
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+def _query_parameters(query: type[msgspec.Struct] | None) -> Iterator[dict[str, Any]]:
+    if query:
+        for name, schema in msgspec.json.schema(query)["$defs"][query.__name__]["properties"].items():
+            yield {"name": name, "in": "query", "schema": schema}
 
 
 def _responses(operation: Operation, schemas: Schemas, *, is_open: bool, has_content: bool) -> dict[str, Any]:
@@ -121,9 +129,9 @@ def _response(status: int, content: dict[str, Any] | None = None) -> dict[str, A
 
 
 def _stream(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Server-sent events. OpenAPI 3.1 has no words for them; the extension has the meaning of 3.2's ``itemSchema``."""
-    data = {"type": "string", "contentMediaType": JSON, "contentSchema": {"anyOf": events}}
-    return {
-        "schema": {"type": "string"},
-        "x-itemSchema": {"type": "object", "properties": {"data": data}, "required": ["data"]},
-    }
+    """Server-sent events. Before OpenAPI 3.2 there are no words for them; as is usual, the schema is that of each."""
+    structs = [schema for schema in events if "$ref" in schema]
+    data = {"type": "string", "contentMediaType": JSON, "contentSchema": {"anyOf": structs}}
+    options = [data, *(schema for schema in events if "$ref" not in schema)]
+    properties = {"event": {"type": "string"}, "data": {"anyOf": options}}
+    return {"schema": {"type": "object", "properties": properties, "required": ["data"]}}

@@ -18,11 +18,14 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     body: type[msgspec.Struct] | None = None
     """What the request's JSON is decoded to."""
+    query: type[msgspec.Struct] | None = None
+    """What the parameters in the URL are decoded to."""
     reply: Any
     """The type of the reply, which is JSON unless `media_type` says something else."""
     media_type: str = JSON
-    events: Sequence[type[msgspec.Struct]] = ()
-    """The types of the JSON in the events of a streamed reply; none if there is no such reply."""
+    events: Sequence[Any] = ()
+    """The types of the data in the events of a streamed reply: structs for JSON, a `Literal` for what is not JSON. None
+    if there is no such reply."""
     errors: Sequence[int] = ()
     """Statuses of errors, besides those that every route of its kind may have."""
     error_body: type[msgspec.Struct] = ErrorBody

@@ -15,7 +15,9 @@ from corelm_openai.openapi.operation import OPERATION, Operation
 from corelm_openai.service import json_bytes
 
 
-def openapi_routes(routes: Sequence[HTTPRouteHandler], root_path: str) -> list[HTTPRouteHandler]:
+def openapi_routes(
+    routes: Sequence[HTTPRouteHandler], root_path: str, *, asks_for_keys: bool
+) -> list[HTTPRouteHandler]:
     """The description of `routes`, which lie below `root_path`, and of itself."""
 
     @get("/openapi.json", opt={OPERATION: Operation(summary="This description of the API", reply=dict[str, Any])})
@@ -24,6 +26,6 @@ def openapi_routes(routes: Sequence[HTTPRouteHandler], root_path: str) -> list[H
 
     @cache
     def document() -> bytes:
-        return msgspec.json.encode(describe([*routes, openapi], root_path))
+        return msgspec.json.encode(describe([*routes, openapi], root_path, asks_for_keys=asks_for_keys))
 
     return [openapi]

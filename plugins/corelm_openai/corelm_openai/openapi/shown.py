@@ -81,9 +81,8 @@ def _decoded(notes: list[Any]) -> Any:
 
 def _limited(hint: Any, source: Any) -> Any:
     """`hint` with the limits of `source`, if that says more of the same number."""
-    numbers = [option for option in _options(source) if get_origin(option) is Annotated]
-    same = any(get_args(number)[0] in _options(hint) for number in numbers)
-    return numbers[0] | None if same else hint
+    numbers = {get_args(option)[0]: option for option in _options(source) if get_origin(option) is Annotated}
+    return functools.reduce(operator.or_, (numbers.get(option, option) for option in _options(hint)))
 
 
 def _options(hint: Any) -> tuple[Any, ...]:

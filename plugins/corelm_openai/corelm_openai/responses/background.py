@@ -9,7 +9,7 @@ from corelm.api import EngineStoppedError
 from corelm_openai.generation.choices import Choices
 from corelm_openai.http.disconnect import ClientLeftError, unless, until_disconnect
 from corelm_openai.http.errors import describe
-from corelm_openai.http.sse import HEADERS
+from corelm_openai.http.sse import start
 from corelm_openai.responses.reply import ResponseReply
 
 
@@ -118,7 +118,7 @@ class FollowedRun:
             return
 
     async def _stream(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        await send(start())
         async for data in self._run.follow(self._first):
             await send({"type": "http.response.body", "body": data, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})

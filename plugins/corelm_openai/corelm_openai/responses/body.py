@@ -111,7 +111,7 @@ class ResponseBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     )
 
     model: str
-    input: str | Annotated[list[InputItem], Meta(max_length=MAX_ITEMS)]
+    input: str | Annotated[list[InputItem], Meta(max_length=MAX_ITEMS, extra_json_schema={"minItems": 1})]
     instructions: str | None = None
     previous_response_id: str | None = None
     store: bool | None = None

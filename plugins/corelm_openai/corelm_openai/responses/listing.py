@@ -1,6 +1,5 @@
 """The input items of a response, page by page."""
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -32,17 +31,6 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     order: Literal["asc", "desc"] = "desc"
     after: str | None = None
     """The id of the last item of the page before."""
-
-
-def read_page(query: Mapping[str, str]) -> Page:
-    """The page that a URL's query asks for. Raises `InvalidRequestError`."""
-    given = {name: query[name] for name in Page.__struct_fields__ if name in query}
-    try:
-        return msgspec.convert(given, Page, strict=False)
-    except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at `$.")
-        param = path.rstrip("`")
-        raise InvalidRequestError(f"{param}: {reason[0].lower()}{reason[1:]}", param=param) from None
 
 
 def list_inputs(stored: Stored, page: Page) -> ItemList:

@@ -1,20 +1,20 @@
 """``/v1/responses``."""
 
-import re
-from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from litestar import delete, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
+from msgspec import Meta
 
 from corelm.api import InvalidRequestError
+from corelm_openai.http.decoding import decode_query
 from corelm_openai.openapi.operation import OPERATION, Operation
 from corelm_openai.responses import events
 from corelm_openai.responses.background import FollowedRun
 from corelm_openai.responses.body import ResponseBody
-from corelm_openai.responses.listing import ItemList, list_inputs, read_page
+from corelm_openai.responses.listing import ItemList, Page, list_inputs
 from corelm_openai.responses.making import ResponseMaker, owner_of
 from corelm_openai.responses.shape import ResponseObject
 from corelm_openai.responses.store import Stored
@@ -29,7 +29,14 @@ class DeletedResponse(msgspec.Struct, frozen=True, kw_only=True):
     deleted: Literal[True] = True
 
 
-_INTEGER = re.compile("-?[0-9]{1,18}")
+class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the events of a response are asked for, and which."""
+
+    stream: bool = False
+    starting_after: Annotated[int, Meta(ge=-1, le=2**62)] = -1
+    """The number of the last event that is not."""
+
+
 _decoder = msgspec.json.Decoder(ResponseBody)
 _creating = Operation(
     summary="Answer, and keep the answer",
@@ -38,10 +45,16 @@ _creating = Operation(
     events=events.ALL,
     errors=[429],
 )
-_getting = Operation(summary="A response that was kept", reply=ResponseObject, events=events.ALL, errors=[400, 404])
+_getting = Operation(
+    summary="A response that was kept",
+    query=EventsQuery,
+    reply=ResponseObject,
+    events=events.ALL,
+    errors=[400, 404],
+)
 _deleting = Operation(summary="Forget a response", reply=DeletedResponse, errors=[404])
 _cancelling = Operation(summary="End a response in the background", reply=ResponseObject, errors=[400, 404])
-_listing = Operation(summary="What a response answers", reply=ItemList, errors=[400, 404])
+_listing = Operation(summary="What a response answers", query=Page, reply=ItemList, errors=[400, 404])
 
 
 def responses_routes(service: Service) -> list[HTTPRouteHandler]:
@@ -59,8 +72,8 @@ def responses_routes(service: Service) -> list[HTTPRouteHandler]:
     @get("/v1/responses/{response_id:str}", opt={OPERATION: _getting})
     async def get_response(request: HTTPRequest) -> ASGIApp:
         stored = find(request)
-        first = _first_event(request.query_params)
-        return json_bytes(stored.body) if first is None else _followed(stored, first)
+        query = decode_query(request.query_params, EventsQuery)
+        return _followed(stored, query.starting_after + 1) if query.stream else json_bytes(stored.body)
 
     @delete("/v1/responses/{response_id:str}", status_code=200, opt={OPERATION: _deleting})
     async def delete_response(request: HTTPRequest) -> ASGIApp:
@@ -78,19 +91,9 @@ def responses_routes(service: Service) -> list[HTTPRouteHandler]:
 
     @get("/v1/responses/{response_id:str}/input_items", opt={OPERATION: _listing})
     async def list_input_items(request: HTTPRequest) -> ASGIApp:
-        return json_response(list_inputs(find(request), read_page(request.query_params)))
+        return json_response(list_inputs(find(request), decode_query(request.query_params, Page)))
 
     return [create_response, get_response, delete_response, cancel_response, list_input_items]
-
-
-def _first_event(query: Mapping[str, str]) -> int | None:
-    """The number of the first event that is asked for, if events are. Raises `InvalidRequestError`."""
-    if query.get("stream", "false") not in ("true", "false"):
-        raise InvalidRequestError("stream must be true or false", param="stream")
-    after = query.get("starting_after", "-1")
-    if not _INTEGER.fullmatch(after):
-        raise InvalidRequestError("starting_after must be an integer", param="starting_after")
-    return max(int(after) + 1, 0) if query.get("stream") == "true" else None
 
 
 def _followed(stored: Stored, first: int) -> FollowedRun:

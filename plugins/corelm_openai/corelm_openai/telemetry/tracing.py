@@ -3,6 +3,7 @@
 Attributes follow OpenTelemetry's conventions for HTTP and for generative AI; those of latencies are vLLM's.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,6 +54,7 @@ class Tracing(Observer):
     """Makes the spans. `ended` is told of exchanges; the rest comes from the engine, in another thread."""
 
     def __init__(self, engine: EngineClient, exporter: SpanExporter) -> None:
+        logging.getLogger("opentelemetry.trace").setLevel(logging.ERROR)  # it tells what is wrong with clients' headers
         own = Resource.create({"service.name": "corelm", "service.version": version("corelm")})
         resource = own.merge(OTELResourceDetector().detect())  # OTEL_SERVICE_NAME goes before our name
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)

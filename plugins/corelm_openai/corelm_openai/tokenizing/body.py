@@ -1,14 +1,13 @@
 """The requests of ``/tokenize`` and ``/detokenize``, in vLLM's shape."""
 
 from collections.abc import Mapping
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Raw
+from msgspec import Raw
 
 from corelm.api import InvalidRequestError, Prompt
 from corelm_openai.chat.body import ChatBody, TemplateKwargs, Tools
-from corelm_openai.chat.messages import MAX_MESSAGES, Message
+from corelm_openai.chat.messages import Messages
 from corelm_openai.service import Service
 
 
@@ -17,7 +16,7 @@ class TokenizeBody(msgspec.Struct, kw_only=True):
 
     model: str | None = None
     prompt: str | None = None
-    messages: Annotated[list[Message], Meta(max_length=MAX_MESSAGES)] | None = None
+    messages: Messages | None = None
     tools: Tools | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
