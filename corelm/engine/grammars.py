@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Container, Iterator, Sequence
 from concurrent.futures import Future
@@ -38,9 +39,12 @@ class CompiledGrammar(NamedTuple):
 class Compilation:
     """A grammar that is being compiled, or was, and how many requests wait for it."""
 
-    def __init__(self, future: "Future[CompiledGrammar]") -> None:
-        self.future = future
+    future: "Future[CompiledGrammar]"
+
+    def __init__(self) -> None:
         self.waiting = 0
+        self.began: float | None = None
+        """By the monotonic clock."""
 
 
 class Grammars:
@@ -85,12 +89,14 @@ class Grammars:
         with self._lock:
             compilation = self._known.get(wanted)
             if compilation is None:
-                compilation = self._known[wanted] = Compilation(self._worker.submit(partial(self._compile, wanted)))
+                compilation = Compilation()
+                compilation.future = self._worker.submit(partial(self._compile, wanted, compilation))
+                self._known[wanted] = compilation
             compilation.waiting += 1
         try:
             yield compilation.future
         except TimeoutError as error:
-            raise self._too_slow(compilation.future) from error
+            raise self._too_slow(compilation) from error
         finally:
             with self._lock:
                 compilation.waiting -= 1
@@ -108,7 +114,8 @@ class Grammars:
         while len(self._known) > self._kept:
             self._known.popitem(last=False)
 
-    def _compile(self, wanted: StructuredOutput) -> CompiledGrammar:
+    def _compile(self, wanted: StructuredOutput, compilation: Compilation) -> CompiledGrammar:
+        compilation.began = time.monotonic()
         try:
             grammar = self._compiler.compile(wanted)
             (mask,) = self.masks([grammar.matcher()])
@@ -123,8 +130,9 @@ class Grammars:
             raise InvalidRequestError("structured_output: nothing can match it", param="structured_output")
         return CompiledGrammar(grammar, mask)
 
-    def _too_slow(self, future: "Future[CompiledGrammar]") -> InvalidRequestError | QueueFullError:
-        if future.running():
+    def _too_slow(self, compilation: Compilation) -> InvalidRequestError | QueueFullError:
+        began = compilation.began
+        if began is not None and time.monotonic() - began > self._timeout_s / 2:  # and not for most of the time queued
             message = f"structured_output takes longer than {self._timeout_s:g} s to compile"
             return InvalidRequestError(message, param="structured_output")
         return QueueFullError("too many grammars are being compiled; try again later")

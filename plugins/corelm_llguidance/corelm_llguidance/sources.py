@@ -28,6 +28,8 @@ JSON_STYLE: Any = {
 }
 """As `json.dumps` writes. Models know the style, no whitespace goes on for ever, and most of it need not be sampled."""
 
+_SCHEMA_FOLLOWS = re.compile(r"%json\s*")
+_decoder = json.JSONDecoder()
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
 
 
@@ -42,7 +44,8 @@ def grammar_of(wanted: StructuredOutput) -> str:
         case "choice":
             return LLMatcher.grammar_from_lark(f"start: {' | '.join(map(json.dumps, _choices(source)))}")
         case "grammar":
-            return LLMatcher.grammar_from_lark(_limited(source, LONGEST_GRAMMAR, "a grammar"))
+            _limited(_without_schemas(source), LONGEST_GRAMMAR, "a grammar without its schemas")
+            return LLMatcher.grammar_from_lark(source)
 
 
 def _limited(source: str, longest: int, what: str) -> str:
@@ -75,26 +78,54 @@ def _checked(text: str) -> str:
     return text
 
 
-def _from_schema(source: str) -> str:
+def _without_schemas(source: str) -> str:
+    """A grammar without what follows each ``%json``, which is checked as a schema. What is no JSON stays."""
+    parts, end = [], 0
+    while found := _SCHEMA_FOLLOWS.search(source, end):
+        parts.append(source[end : found.end()])
+        end = found.end()
+        try:
+            schema, end = _decoder.raw_decode(source, end)
+        except RecursionError as error:
+            raise InvalidRequestError("a grammar's schema is nested too deeply") from error
+        except ValueError:
+            continue
+        text = source[found.end() : end]
+        _check_depth(text, "a grammar's schema")
+        check_schema(schema)
+        _check_references(text)
+    return "".join([*parts, source[end:]])
+
+
+def _check_depth(source: str, what: str) -> None:
     depth = _depth(source)
     if depth > DEEPEST_SCHEMA:
-        raise InvalidRequestError(f"a schema may be nested {DEEPEST_SCHEMA} deep, not {depth}")
+        raise InvalidRequestError(f"{what} may be nested {DEEPEST_SCHEMA} deep, not {depth}")
+
+
+def _from_schema(source: str) -> str:
+    _check_depth(source, "a schema")
     schema = _parse(source, "a schema")
     check_schema(schema)
     if isinstance(schema, bool):
         if not schema:
             raise InvalidRequestError("nothing can match the schema false")
         source = "{}"
+    _check_references(source)
+    try:
+        return LLMatcher.grammar_from_json_schema(source, overrides=JSON_STYLE)
+    except ValueError as error:
+        raise InvalidRequestError(str(error)) from error
+
+
+def _check_references(source: str) -> None:
+    depth = _depth(source)
     references = source.count('"$ref"') + source.count('"$dynamicRef"')
     if depth * references > DEEPEST_REFERENCES:
         raise InvalidRequestError(
             f"a schema that is nested {depth} deep may have at most {DEEPEST_REFERENCES // depth} references, "
             f"not {references}"
         )
-    try:
-        return LLMatcher.grammar_from_json_schema(source, overrides=JSON_STYLE)
-    except ValueError as error:
-        raise InvalidRequestError(str(error)) from error
 
 
 def _depth(source: str) -> int:

@@ -1,8 +1,7 @@
 """What a model gets of the machine: its longest sequence and the size of its KV cache."""
 
-from corelm_torch.config import ModelConfig
-
 from corelm.api import ExecutorContext, ModelLoadError
+from corelm_torch.config import ModelConfig
 
 
 def choose_max_model_len(asked: int | None, config: ModelConfig) -> int:

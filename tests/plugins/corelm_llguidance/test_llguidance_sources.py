@@ -49,6 +49,9 @@ BAD = {
     ("grammar", "start: a\na: b\nb: a"): "no text can match",
     ("grammar", 'start: "' + "a" * LONGEST_GRAMMAR + '"'): "at most 16384 characters",
     ("grammar", "start: " + "(" * 5000 + '"a"' + ")" * 5000): "nested",
+    ("grammar", "start: %json " + '{"items": ' * 65 + "{}" + "}" * 65): "schema may be nested 64 deep, not 66",
+    ("grammar", "start: %json " + "[" * 200_000): "nested too deeply",
+    ("grammar", "start: %json " + json.dumps({"items": 3})): "#/items: a schema must be",
 }
 
 
@@ -200,6 +203,14 @@ def chain_of_references(count, depth):
         schema["$defs"][str(number)] = one
     schema["$defs"][str(count)] = {"type": "string"}
     return json.dumps(schema)
+
+
+def test_the_schemas_of_a_grammar_do_not_count_against_its_length():
+    schemas = [json.dumps({"const": f"{number} {'long' * 100}"}) for number in range(100)]
+    rules = [f"r{number}: %json {schema}" for number, schema in enumerate(schemas)]
+    source = "\n".join([f"start: {' | '.join(f'r{number}' for number in range(100))}", *rules])
+    assert len(source) > 2 * LONGEST_GRAMMAR
+    assert compiled("grammar", source)
 
 
 def test_no_source_is_so_deep_that_the_process_ends():
