@@ -6,7 +6,8 @@ import transformers
 from corelm_gpu.plugin import create
 from corelm_gpu.settings import GpuSettings
 
-from corelm.api import ResolvedModel
+from corelm import LLM
+from corelm.api import ResolvedModel, SamplingParams
 from corelm.testing import ExecutorConformance
 
 CONFIG = {
@@ -40,3 +41,18 @@ class TestGpuExecutor(ExecutorConformance):
 
     def make_executor(self, context):
         return create(context)
+
+
+def test_greedy_outputs_are_those_of_transformers(tiny_llama):
+    prompts = [[7], list(range(5, 22)), [token * 7 % 160 for token in range(40)]]
+    reference = transformers.LlamaForCausalLM.from_pretrained(tiny_llama.path)
+    wanted = []
+    for prompt in prompts:
+        generated = reference.generate(torch.tensor([prompt]), max_new_tokens=6, do_sample=False, eos_token_id=None)
+        wanted.append(tuple(generated[0, len(prompt) :].tolist()))
+    with LLM(
+        str(tiny_llama.path), executor="gpu", tokenizer="fake", dtype="float32", kv_cache_tokens=512, progress=False
+    ) as llm:
+        params = SamplingParams(temperature=0.0, max_tokens=6, ignore_eos=True)
+        for _ in ("computed", "partly from the prefix cache"):
+            assert [output.token_ids for output in llm.generate(prompts, params)] == wanted
