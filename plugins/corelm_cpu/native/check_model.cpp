@@ -106,6 +106,8 @@ double check_products(const Kernels& kernels, Kind kind, int outputs, int inputs
     std::vector<float*> places(rows);
     for (int row = 0; row < rows; row += 2) places[row] = &logits[row * outputs];
     linear.find_best(matrix, activations, rows, places.data(), best.data());
+    std::vector<double> numbers;
+    for (int i = 0; i < outputs * inputs; i++) numbers.push_back(weights.number(i / inputs, i % inputs));
     double worst = 0;
     for (int row = 0; row < rows; row++) {
         const float* const found = &out[row * outputs];
@@ -119,7 +121,7 @@ double check_products(const Kernels& kernels, Kind kind, int outputs, int inputs
         for (int output = 0; output < outputs; output++) {
             double expected = 1 + (matrix.bias ? matrix.bias[output] : 0), allowed = fabs(expected);
             for (int i = 0; i < inputs; i++) {
-                const double product = weights.number(output, i) * x[row * width + i];
+                const double product = numbers[output * inputs + i] * x[row * width + i];
                 expected += product;
                 allowed += fabs(product);
             }
