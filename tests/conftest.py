@@ -1,5 +1,12 @@
+import os
+
+from corelm_gpu.plugin import why_unavailable
 from hypothesis import settings
 
 # A shared machine can be slow at any moment; what a property costs is no property of the code.
 settings.register_profile("corelm", deadline=None)
 settings.load_profile("corelm")
+
+if why_unavailable():
+    # Read when Triton is imported, which PyTorch may do in any test.
+    os.environ["TRITON_INTERPRET"] = "1"
