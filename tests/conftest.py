@@ -1,5 +1,7 @@
+import logging
 import os
 
+import pytest
 from corelm_gpu.plugin import why_unavailable
 from hypothesis import settings
 
@@ -10,3 +12,13 @@ settings.load_profile("corelm")
 if why_unavailable():
     # Read when Triton is imported, which PyTorch may do in any test.
     os.environ["TRITON_INTERPRET"] = "1"
+
+
+@pytest.fixture(autouse=True)
+def restore_logging():
+    """Programs that run within a test set up logging for the whole process."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
