@@ -4,26 +4,13 @@ from corelm_torch.batch import SequenceTable
 from corelm_torch.hookspecs import ModelParts
 from corelm_torch.parts import load_parts
 from corelm_torch.sizing import choose_max_model_len, gib, num_swap_blocks
-from corelm_torch.step import finish_step
+from corelm_torch.step import CAPABILITIES, finish_step
 
 from corelm.api import ExecutorContext, ExecutorInfo, ModelLoadError, Progress, SimpleExecutor, StepPlan, StepResult
 from corelm_cpu.mode import NativeMode, choose_mode
 from corelm_cpu.resources import usable_cpus
 from corelm_cpu.runner import Runner
 from corelm_cpu.settings import CpuSettings
-
-CAPABILITIES = frozenset(
-    {
-        "prefix_cache",
-        "copy_blocks",
-        "logprobs",
-        "penalties",
-        "token_masks",
-        "logits_processors",
-        "grammar",
-        "embeddings",
-    }
-)
 
 
 class CpuExecutor(SimpleExecutor):

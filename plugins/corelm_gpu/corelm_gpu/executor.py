@@ -5,26 +5,13 @@ from corelm_torch.batch import SequenceTable
 from corelm_torch.config import ModelConfig
 from corelm_torch.parts import load_parts
 from corelm_torch.sizing import choose_max_model_len, choose_num_blocks, gib, num_swap_blocks
-from corelm_torch.step import finish_step
+from corelm_torch.step import CAPABILITIES, finish_step
 
 from corelm.api import ExecutorContext, ExecutorInfo, Progress, SimpleExecutor, StepPlan, StepResult
 from corelm_gpu.device import choose_dtype, device_name, find_device, free_memory
 from corelm_gpu.kv_cache import KVCache
 from corelm_gpu.runner import Runner
 from corelm_gpu.settings import GpuSettings
-
-CAPABILITIES = frozenset(
-    {
-        "prefix_cache",
-        "copy_blocks",
-        "logprobs",
-        "penalties",
-        "token_masks",
-        "logits_processors",
-        "grammar",
-        "embeddings",
-    }
-)
 
 
 class GpuExecutor(SimpleExecutor):

@@ -14,6 +14,19 @@ from corelm_torch.logprobs import token_logprobs
 from corelm_torch.outputs import StepOutputs
 from corelm_torch.sampler import sample
 
+CAPABILITIES = frozenset(
+    {
+        "prefix_cache",
+        "copy_blocks",
+        "logprobs",
+        "penalties",
+        "token_masks",
+        "logits_processors",
+        "grammar",
+        "embeddings",
+    }
+)
+"""Of executors that keep a `SequenceTable`, end steps with `finish_step`, and copy the blocks of a plan."""
 NOT_FINITE = "the model computed no finite scores for the next token"
 ALL_MASKED = (
     "structured_output, allowed_token_ids, bad_words and min_tokens together leave no token that could be sampled"
