@@ -2,9 +2,10 @@
 
 import torch
 from corelm_torch.config import ModelConfig
-from corelm_torch.models.layers import RMSNorm, rotate
+from corelm_torch.models.layers import RMSNorm
 from corelm_torch.models.llama import MLP, Attention
 from corelm_torch.ops import Ops
+from corelm_torch.rotary import Rotary
 from torch import nn
 
 
@@ -19,12 +20,11 @@ class Olmo2Attention(Attention):
         self.q_norm = RMSNorm(config.num_heads * config.head_dim, config.rms_norm_eps, dtype=dtype)
         self.k_norm = RMSNorm(config.num_kv_heads * config.head_dim, config.rms_norm_eps, dtype=dtype)
 
-    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, ops: Ops) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, rotary: Rotary, ops: Ops) -> torch.Tensor:
+        q, k, v = self.qkv(x, ops)
         heads = (len(x), -1, self.head_dim)
-        q = self.q_norm(self.q_proj(x, ops)).view(heads)
-        k = self.k_norm(self.k_proj(x, ops)).view(heads)
-        v = self.v_proj(x, ops).view(heads)
-        output: torch.Tensor = self.o_proj(ops.attention(self.layer, rotate(q, cos, sin), rotate(k, cos, sin), v), ops)
+        q, k, v = self.q_norm(q, ops).view(heads), self.k_norm(k, ops).view(heads), v.view(heads)
+        output: torch.Tensor = self.o_proj(ops.rotary_attention(self.layer, q, k, v, rotary), ops)
         return output
 
 
@@ -38,7 +38,9 @@ class Olmo2Layer(nn.Module):
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype)
         self.post_feedforward_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype)
 
-    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, ops: Ops) -> torch.Tensor:
-        x = x + self.post_attention_layernorm(self.self_attn(x, cos, sin, ops))
-        output: torch.Tensor = x + self.post_feedforward_layernorm(self.mlp(x, ops))
-        return output
+    def forward(
+        self, residual: torch.Tensor, update: torch.Tensor | None, rotary: Rotary, ops: Ops
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        x = residual if update is None else residual + update
+        x = x + self.post_attention_layernorm(self.self_attn(x, rotary, ops), ops)
+        return x, self.post_feedforward_layernorm(self.mlp(x, ops), ops)

@@ -7,7 +7,7 @@ from corelm_torch.sizing import choose_max_model_len, gib, num_swap_blocks
 from corelm_torch.step import CAPABILITIES, finish_step
 
 from corelm.api import ExecutorContext, ExecutorInfo, ModelLoadError, Progress, SimpleExecutor, StepPlan, StepResult
-from corelm_cpu.mode import NativeMode, choose_mode
+from corelm_cpu.mode import TorchMode, choose_mode
 from corelm_cpu.resources import usable_cpus
 from corelm_cpu.runner import Runner
 from corelm_cpu.settings import CpuSettings
@@ -59,32 +59,33 @@ class CpuExecutor(SimpleExecutor):
 
     def _load_runner(self, parts: ModelParts, threads: int, max_model_len: int, progress: Progress) -> Runner:
         mode = choose_mode(self._settings, self._context.dtype, parts)
-        if isinstance(mode, NativeMode):
-            from corelm_cpu.native_runner import NativeRunner
+        if isinstance(mode, TorchMode):
+            from corelm_cpu.torch_runner import TorchRunner  # imports torch, which takes seconds
 
-            try:
-                return NativeRunner(
-                    self._context,
-                    self._settings,
-                    parts,
-                    mode=mode,
-                    threads=threads,
-                    max_model_len=max_model_len,
-                    progress=progress,
-                )
-            except MemoryError as error:
-                raise ModelLoadError(f"{self._context.model.path}: {error}") from error
-        from corelm_cpu.torch_runner import TorchRunner  # imports torch, which takes seconds
+            return TorchRunner(
+                self._context,
+                self._settings,
+                parts,
+                mode=mode,
+                threads=threads,
+                max_model_len=max_model_len,
+                progress=progress,
+            )
+        from corelm_cpu.native_runner import NativeRunner
 
-        return TorchRunner(
-            self._context,
-            self._settings,
-            parts,
-            mode=mode,
-            threads=threads,
-            max_model_len=max_model_len,
-            progress=progress,
-        )
+        assert parts.plain is not None  # or the mode would be another
+        try:
+            return NativeRunner(
+                self._context,
+                self._settings,
+                parts.plain,
+                mode=mode,
+                threads=threads,
+                max_model_len=max_model_len,
+                progress=progress,
+            )
+        except MemoryError as error:
+            raise ModelLoadError(f"{self._context.model.path}: {error}") from error
 
     def execute(self, plan: StepPlan) -> StepResult:
         cache = self._runner.cache

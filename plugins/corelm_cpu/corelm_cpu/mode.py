@@ -80,7 +80,7 @@ def _why_not_native(settings: CpuSettings, parts: ModelParts) -> str:
     """Empty if they can run the model."""
     if settings.kernels == "torch":
         return "cpu.kernels is torch"
-    if not parts.plain:
+    if parts.plain is None:
         return f"the layers of {parts.config.architecture} are its plugin's"
     try:
         kernels_name()

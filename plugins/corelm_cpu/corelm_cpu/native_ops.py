@@ -2,7 +2,7 @@
 
 import torch
 from corelm_torch.batch import Batch
-from corelm_torch.config import ModelConfig
+from corelm_torch.config import ModelShape
 
 from corelm_cpu.kernels import PagedAttention
 from corelm_cpu.native_cache import NativeKVCache
@@ -12,7 +12,7 @@ from corelm_cpu.ops import FastProducts
 class NativeOps(FastProducts):
     """Attention that reads the cache in place; products are PyTorch's."""
 
-    def __init__(self, config: ModelConfig, attention: PagedAttention, cache: NativeKVCache) -> None:
+    def __init__(self, config: ModelShape, attention: PagedAttention, cache: NativeKVCache) -> None:
         self._attention = attention
         self._cache = cache
         self._windows = config.layer_windows
@@ -22,8 +22,12 @@ class NativeOps(FastProducts):
         self._slots, self._starts, self._lengths = batch.slots, batch.starts, batch.lengths
         self._tables = batch.block_tables
 
-    def attention(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    def attention(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, scale: float | None = None
+    ) -> torch.Tensor:
         """See `corelm_torch.ops.Ops`."""
+        if scale is not None:
+            q = q * (scale * q.shape[-1] ** 0.5)
         q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
         output = torch.empty_like(q)
         cache = self._cache.addresses[layer]

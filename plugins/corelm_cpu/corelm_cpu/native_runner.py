@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from corelm_torch.batch import Batch
-from corelm_torch.hookspecs import ModelParts
+from corelm_torch.hookspecs import PlainModel
 from corelm_torch.sizing import choose_num_blocks, gib, num_swap_blocks
 
 from corelm.api import ExecutorContext, Progress
@@ -25,7 +25,7 @@ class NativeRunner:
         self,
         context: ExecutorContext,
         settings: CpuSettings,
-        parts: ModelParts,
+        model: PlainModel,
         *,
         mode: NativeMode,
         threads: int,
@@ -33,11 +33,11 @@ class NativeRunner:
         progress: Progress,
     ) -> None:
         """Load the model. Raises `ModelLoadError` and `MemoryError`."""
-        config = parts.config
+        config = model.config
         self.dtype: str = mode.dtype
         weights = load_weights(
             config,
-            parts.weights,
+            model.weights,
             setting=mode.weights,
             threads=threads,
             cache=_cache_folder() if settings.cache_weights else None,

@@ -5,13 +5,12 @@ the same bits however it is batched or chunked: matrix libraries choose their or
 shape here is fixed, or depends on nothing but the token's own position.
 """
 
-from abc import ABC, abstractmethod
-from typing import Protocol
+from abc import abstractmethod
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from corelm_torch.batch import Batch
-from corelm_torch.config import ModelConfig
+from corelm_torch.config import ModelShape
 from corelm_torch.ops import Ops
 
 from corelm_cpu.attention_plan import AttentionPlan, Group, plan_attention
@@ -22,14 +21,15 @@ ROWS = 8
 """Rows of a tile of a batch-invariant linear layer: what a matrix library does best at decoding batch sizes."""
 
 
-class CpuOps(Ops, Protocol):
+class CpuOps(Ops):
     """The operations of a model, for one step after the other."""
 
+    @abstractmethod
     def begin(self, batch: Batch) -> None:
         """Prepare for a step over `batch`."""
 
 
-class FastProducts:
+class FastProducts(CpuOps):
     """Products with weights as PyTorch does them best.
 
     With rows of NaNs, matrix libraries keep their neighbours clean only if widths are multiples of 32, as they are in
@@ -40,19 +40,15 @@ class FastProducts:
         """See `corelm_torch.ops.Ops`."""
         return packed_linear(x, weight, bias) if weight.is_mkldnn else F.linear(x, weight, bias)
 
-    def silu_and_mul(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-        """See `corelm_torch.ops.Ops`."""
-        return F.silu(gate, inplace=True).mul_(up)
 
-
-class GatheringOps(ABC):
+class GatheringOps(CpuOps):
     """Attention over copies of the contexts; how it is computed is left to the two modes."""
 
     invariant: bool
     _plan: AttentionPlan
     _slots: torch.Tensor
 
-    def __init__(self, config: ModelConfig, cache: KVCache, dtype: torch.dtype) -> None:
+    def __init__(self, config: ModelShape, cache: KVCache, dtype: torch.dtype) -> None:
         self._cache = cache
         self._dtype = dtype
         self._windows = config.layer_windows
@@ -83,8 +79,12 @@ class GatheringOps(ABC):
         `mask` [n, queries, L] is added to the scores.
         """
 
-    def attention(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    def attention(
+        self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, scale: float | None = None
+    ) -> torch.Tensor:
         """See `corelm_torch.ops.Ops`."""
+        if scale is not None:
+            q = q * (scale / self._scale)
         self._cache.write(layer, self._slots, k, v)
         outputs = [output for group in self._plan.groups for output in self._attend_group(layer, q, group)]
         return torch.cat(outputs).index_select(0, self._plan.order)

@@ -1,13 +1,18 @@
 """Weights in the layout of the matrix instructions, so that no step has to rearrange them."""
 
 import torch
-from corelm_torch.models import LlamaModel
+from corelm_torch.models import LlamaModel, Model
 from corelm_torch.models.layers import Linear
 from torch import nn
 
 
-def pack_linears(model: LlamaModel) -> None:
-    """Replace the weights of all linear layers by packed ones. A tied output layer gets a packed copy of its own."""
+def pack_linears(model: Model) -> None:
+    """Replace the weights of all linear layers by packed ones. A tied output layer gets a packed copy of its own.
+
+    Models that compute their linear layers themselves stay as they are.
+    """
+    if not isinstance(model, LlamaModel):
+        return
     if model.lm_head is None:
         vocabulary, width = model.model.embed_tokens.weight.shape
         with torch.device("meta"):

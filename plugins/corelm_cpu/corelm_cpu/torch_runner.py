@@ -5,7 +5,6 @@ import torch
 from corelm_torch.arrays import Floats
 from corelm_torch.batch import Batch
 from corelm_torch.hookspecs import ModelParts
-from corelm_torch.models import assign_weights
 from corelm_torch.outputs import HeadOutputs
 from corelm_torch.sizing import choose_num_blocks, num_swap_blocks
 
@@ -56,8 +55,7 @@ class TorchRunner:
             available=available_memory(),
             memory_fraction=settings.memory_fraction,
         )
-        self._model.materialise(max_model_len=max_model_len, device=torch.device("cpu"))
-        assign_weights(self._model, parts.weights(), progress=progress)
+        self._model.load(max_model_len=max_model_len, device=torch.device("cpu"), progress=progress)
         if self.dtype == "bfloat16" and has_bfloat16():
             pack_linears(self._model)
         self._make_ops(attention)

@@ -2,7 +2,7 @@
 
 import torch
 from corelm_torch.batch import SequenceTable
-from corelm_torch.config import ModelConfig
+from corelm_torch.config import ModelShape
 from corelm_torch.parts import load_parts
 from corelm_torch.sizing import choose_max_model_len, choose_num_blocks, gib, num_swap_blocks
 from corelm_torch.step import CAPABILITIES, finish_step
@@ -68,7 +68,7 @@ class GpuExecutor(SimpleExecutor):
             | ({"swap space": gib(swap_bytes)} if swap_bytes else {}),
         )
 
-    def _num_blocks(self, config: ModelConfig, dtype: torch.dtype, device: torch.device, max_model_len: int) -> int:
+    def _num_blocks(self, config: ModelShape, dtype: torch.dtype, device: torch.device, max_model_len: int) -> int:
         free, total = free_memory(device)
         per_token = 2 * config.num_layers * config.num_kv_heads * config.head_dim * dtype.itemsize
         return choose_num_blocks(

@@ -5,7 +5,7 @@ import torch
 from corelm_torch.arrays import Floats
 from corelm_torch.batch import Batch
 from corelm_torch.hookspecs import ModelParts
-from corelm_torch.models import LlamaModel, assign_weights
+from corelm_torch.models import Model
 from corelm_torch.outputs import HeadOutputs
 
 from corelm.api import Progress
@@ -24,9 +24,8 @@ class Runner:
         """Load the model. Raises `ModelLoadError`."""
         self._config = parts.config
         self._device = device
-        self._model: LlamaModel = parts.build(dtype)
-        self._model.materialise(max_model_len=max_model_len, device=device)
-        assign_weights(self._model, parts.weights(), progress=progress)
+        self._model: Model = parts.build(dtype)
+        self._model.load(max_model_len=max_model_len, device=device, progress=progress)
 
     def use(self, cache: KVCache) -> None:
         """Compute with `cache` from now on."""
@@ -36,8 +35,9 @@ class Runner:
     def compute(self, batch: Batch) -> HeadOutputs[torch.Tensor]:
         """Compute a step."""
         self._ops.begin(batch)
-        rows = np.concatenate([batch.output_rows, batch.embedded_rows])
-        hidden = self._model(*map(self._to_device, (batch.token_ids, batch.positions, rows)), self._ops)
+        wanted = np.concatenate([batch.output_rows, batch.embedded_rows])
+        token_ids, positions, rows = map(self._to_device, (batch.token_ids, batch.positions, wanted))
+        hidden = self._model(token_ids, positions, rows, self._ops)
         return HeadOutputs(batch, hidden, self._head, _floats)
 
     def _to_device(self, values: np.ndarray) -> torch.Tensor:

@@ -9,27 +9,33 @@ from corelm.api import RegisterExtension, ResolvedModel
 if TYPE_CHECKING:
     import torch
 
-    from corelm_torch.config import ModelConfig
-    from corelm_torch.models import LlamaModel
+    from corelm_torch.config import ModelConfig, ModelShape
+    from corelm_torch.models import Model
     from corelm_torch.weights import Weight
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlainModel:
+    """A model of which executors may compute every part with kernels of their own, and never call `ModelParts.build`.
+
+    They may also keep what they make of the weights: these depend on nothing but `config` and the files' content.
+    """
+
+    config: "ModelConfig"
+    weights: "Callable[[], Iterator[Weight]]"
+    """Reads the checkpoint: every parameter of the model exactly once, under its name. Raises `ModelLoadError`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelParts:
     """What an executor needs to run a checkpoint."""
 
-    config: "ModelConfig"
+    config: "ModelShape"
     """What the executor sizes its memory and its kernels by: layers, heads, attention windows, lengths."""
-    build: "Callable[[torch.dtype], LlamaModel]"
-    """Makes the model on the meta device. Another architecture is a `LlamaModel` with layers of its own."""
-    weights: "Callable[[], Iterator[Weight]]"
-    """Reads the checkpoint: every parameter of the model exactly once, under its name. Raises `ModelLoadError`."""
-    plain: bool = False
-    """Whether `config` says all about the model, a `LlamaModel` whose layers are its own.
-
-    Then an executor may compute it with other kernels, from `config` and `weights`, and never call `build`. It may also
-    keep what it makes of the weights: they depend on nothing but `config` and the content of the files.
-    """
+    build: "Callable[[torch.dtype], Model]"
+    """Makes the model, to compute in that type. A `LlamaModel` can have layers of its own."""
+    plain: PlainModel | None = None
+    """The model once more, if it is a `LlamaModel` with layers of its own and its configuration says all about it."""
 
 
 def corelm_torch_register_models(register: RegisterExtension[ResolvedModel, ModelParts]) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from corelm.api import ResolvedModel
 from corelm_torch.config import ModelConfig, load_config
-from corelm_torch.hookspecs import ModelParts
+from corelm_torch.hookspecs import ModelParts, PlainModel
 from corelm_torch.weights import Weight, iter_weights
 
 if TYPE_CHECKING:
@@ -26,6 +26,6 @@ def plain_parts(config: ModelConfig, weights: Callable[[], Iterator[Weight]]) ->
     def build(dtype: "torch.dtype") -> "LlamaModel":
         from corelm_torch.models import LlamaModel
 
-        return LlamaModel(config, dtype=dtype)
+        return LlamaModel(config, weights, dtype=dtype)
 
-    return ModelParts(config=config, build=build, weights=weights, plain=True)
+    return ModelParts(config=config, build=build, plain=PlainModel(config=config, weights=weights))

@@ -1,10 +1,10 @@
 """What a model gets of the machine: its longest sequence and the size of its KV cache."""
 
 from corelm.api import ExecutorContext, ModelLoadError
-from corelm_torch.config import ModelConfig
+from corelm_torch.config import ModelShape
 
 
-def choose_max_model_len(asked: int | None, config: ModelConfig) -> int:
+def choose_max_model_len(asked: int | None, config: ModelShape) -> int:
     """The longest sequence, in tokens."""
     longest = config.max_position_embeddings
     if asked is not None and asked > longest:

@@ -278,7 +278,7 @@ def plugins_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the layers of all models for those of a plugin, which PyTorch computes."""
 
     def load(model: ResolvedModel) -> ModelParts:
-        return replace(load_parts(model), plain=False)
+        return replace(load_parts(model), plain=None)
 
     monkeypatch.setattr(executor, "load_parts", load)
 

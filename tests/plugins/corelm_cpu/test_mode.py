@@ -104,7 +104,7 @@ def test_pytorch_has_no_mixed_caches(parts):
 
 def test_where_a_plugin_made_the_layers(parts):
     for (dtype, weights), expected in without_kernels("the layers of llama are its plugin's").items():
-        check_mode(expected, dtype, weights, replace(parts, plain=False))
+        check_mode(expected, dtype, weights, replace(parts, plain=None))
 
 
 @needs_kernels

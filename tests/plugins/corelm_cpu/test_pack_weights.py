@@ -265,7 +265,7 @@ def test_what_does_not_fit_the_model_is_said(name, values, words):
 @pytest.mark.model
 def test_the_demo_model_is_taken_without_loss():
     parts = load_parts(resolve_model("smollm2"))
-    weights = {weight.name: weight for weight in parts.weights()}
+    weights = {weight.name: weight for weight in parts.plain.weights()}
     packed = pack(parts.config, weights.values())
     for layer in (0, 29):
         q, k, v = (weights[f"model.layers.{layer}.self_attn.{part}_proj.weight"].values() for part in "qkv")

@@ -4,11 +4,13 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from corelm_torch.models import assign_weights
+from corelm_torch.models.assign import assign_weights
+from corelm_torch.models.layers import Linear
 from corelm_torch.weights import Encoding, Weight
 
 from corelm.api import ModelLoadError
 
+CPU = torch.device("cpu")
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
@@ -21,7 +23,7 @@ def weight(name: str, *shape: int, encoding: str = "F32", file: str = "a.safeten
 def assign(*weights: Weight, module: torch.nn.Module | None = None) -> list[tuple[float, str]]:
     steps: list[tuple[float, str]] = []
     module = module or torch.nn.Linear(3, 2)
-    assign_weights(module, weights, progress=lambda fraction, text: steps.append((fraction, text)))
+    assign_weights(module, weights, device=CPU, progress=lambda fraction, text: steps.append((fraction, text)))
     return steps
 
 
@@ -42,6 +44,27 @@ def test_quantised_weights_are_assigned_by_value():
     assign(Weight(name="weight", shape=(2, 32), encoding=Encoding.Q8_0, data=blocks, file="a.gguf"), module=module)
     expected = gguf.dequantize(blocks, gguf.GGMLQuantizationType.Q8_0)
     np.testing.assert_array_equal(module.weight.detach().numpy(), expected)
+
+
+def test_an_executor_keeps_what_it_likes_of_linear_layers():
+    module = torch.nn.ModuleDict(
+        {
+            "kept": Linear(3, 2, bias=True, dtype=torch.float32),
+            "left": Linear(3, 2, bias=False, dtype=torch.float32),
+            "other": torch.nn.Linear(3, 2, bias=False),
+        }
+    )
+    weights = [weight(f"{name}.weight", 2, 3) for name in module] + [weight("kept.bias", 2)]
+    assign_weights(
+        module,
+        weights,
+        device=CPU,
+        progress=lambda fraction, text: None,
+        keep=lambda weight: None if weight.name.startswith("left") else weight,
+    )
+    assert module["kept"].weight is weights[0]
+    for parameter in (module["kept"].bias, module["left"].weight, module["other"].weight):
+        assert (parameter == 1.5).all()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 import torch
 from checkpoints import CONFIGS, read, read_weights, save, state, tiny_model
 from corelm_torch.config import load_config
-from corelm_torch.models import assign_weights
 from corelm_torch.parts import load_parts
 from corelm_torch.weights import iter_weights
 from hypothesis import given, settings
@@ -239,8 +238,7 @@ def test_tensors_may_lie_at_any_byte(llama, spaces):
     assert_same(read(llama), state(tiny_model()))
     parts = load_parts(llama)
     model = parts.build(torch.float32)
-    model.materialise(max_model_len=4, device=torch.device("cpu"))
-    assign_weights(model, parts.weights(), progress=lambda fraction, text: None)
+    model.load(max_model_len=4, device=torch.device("cpu"), progress=lambda fraction, text: None)
     assert_same(state(model), state(tiny_model()))
 
 

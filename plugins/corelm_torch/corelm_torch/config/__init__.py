@@ -5,9 +5,9 @@ from pathlib import Path
 from corelm.api import ModelLoadError, ResolvedModel
 from corelm_torch.config.gguf import load_gguf_config
 from corelm_torch.config.huggingface import load_huggingface_config
-from corelm_torch.config.model import Architecture, ModelConfig, RopeScaling
+from corelm_torch.config.model import Architecture, ModelConfig, ModelShape, RopeScaling
 
-__all__ = ["Architecture", "ModelConfig", "RopeScaling", "check_config", "load_config"]
+__all__ = ["Architecture", "ModelConfig", "ModelShape", "RopeScaling", "check_config", "load_config"]
 
 
 def load_config(model: ResolvedModel) -> ModelConfig:
@@ -20,7 +20,7 @@ def load_config(model: ResolvedModel) -> ModelConfig:
     return config
 
 
-def check_config(config: ModelConfig, path: Path) -> None:
+def check_config(config: ModelShape, path: Path) -> None:
     """Raise `ModelLoadError` if numbers do not go together."""
     if config.num_heads % config.num_kv_heads:
         raise ModelLoadError(

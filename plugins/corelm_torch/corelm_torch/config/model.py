@@ -37,24 +37,37 @@ class RopeScaling:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ModelConfig:
-    """A decoder of the Llama family: RMSNorm, rotary positions, grouped-query attention, gated SiLU MLP."""
+class ModelShape:
+    """What sizes are made of, and kernels chosen by: all that an executor needs to know of any decoder."""
 
     architecture: str
     """An `Architecture`, or what a plugin calls its own."""
     vocab_size: int
     hidden_size: int
-    intermediate_size: int
     num_layers: int
+    """With attention of their own: as many as the KV cache has."""
     num_heads: int
     num_kv_heads: int
     head_dim: int
+    max_position_embeddings: int
+    layer_windows: tuple[int | None, ...]
+    """Per layer: the window, of a position and those before it, that it attends over, or None for full attention."""
+    softcap: float | None = None
+    """Scores s become ``softcap * tanh(s / softcap)`` before the softmax."""
+    dtype: str | None
+    """What the checkpoint says its weights are, such as ``bfloat16``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelConfig(ModelShape):
+    """A decoder of the Llama family: RMSNorm, rotary positions, grouped-query attention, gated SiLU MLP."""
+
+    intermediate_size: int
     rms_norm_eps: float
     rope_theta: float
     rope_scaling: RopeScaling | None
     rope_dim: int
     """Leading dimensions of a head that are rotated, in pairs (i, i + rope_dim / 2); `head_dim` if all are."""
-    max_position_embeddings: int
     tie_word_embeddings: bool
     """The model has no ``lm_head.weight``; the embedding serves as output layer."""
     attention_bias: bool
@@ -66,8 +79,4 @@ class ModelConfig:
     qk_norm: bool
     """Queries and keys go through an RMSNorm over head_dim (q_norm, k_norm) before the rotation."""
     sliding_window: int | None
-    """The window of the layers that have one: a position sees itself and the ``sliding_window - 1`` before it."""
-    layer_windows: tuple[int | None, ...]
-    """Per layer: `sliding_window`, or None for full attention."""
-    dtype: str | None
-    """What the checkpoint says its weights are, such as ``bfloat16``."""
+    """That of the layers that have one in `layer_windows`."""

@@ -1,6 +1,6 @@
 """Model definitions in torch, over flattened batches and paged KV caches."""
 
-from corelm_torch.models.assign import assign_weights
 from corelm_torch.models.llama import LlamaModel
+from corelm_torch.models.model import Keep, Model
 
-__all__ = ["LlamaModel", "assign_weights"]
+__all__ = ["Keep", "LlamaModel", "Model"]

@@ -3,8 +3,11 @@
 from collections.abc import Iterable
 
 import torch
+from torch import nn
 
 from corelm.api import Progress
+from corelm_torch.models.layers import Linear
+from corelm_torch.models.model import Keep
 from corelm_torch.weights import Encoding, Weight, check_weights
 
 _DTYPES = {
@@ -15,16 +18,23 @@ _DTYPES = {
 }
 
 
-@torch.no_grad()
-def assign_weights(module: torch.nn.Module, weights: Iterable[Weight], *, progress: Progress) -> None:
-    """Copy each weight into the parameter of its name, cast to the parameter's dtype.
+def assign_weights(
+    module: nn.Module, weights: Iterable[Weight], *, device: torch.device, progress: Progress, keep: Keep | None = None
+) -> None:
+    """Put each weight into the parameter of its name, cast to the parameter's dtype, on `device`.
 
     Raises `ModelLoadError` unless every parameter is assigned exactly once, from a tensor of its shape.
     """
     parameters = dict(module.named_parameters())
     shapes = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
     for count, weight in enumerate(check_weights(weights, shapes), start=1):
-        parameters[weight.name].copy_(_tensor(weight))
+        owner, _, name = weight.name.rpartition(".")
+        layer = module.get_submodule(owner)
+        if keep is not None and isinstance(layer, Linear) and name == "weight" and (kept := keep(weight)) is not None:
+            layer.keep(kept)
+        else:
+            values = torch.empty(weight.shape, dtype=parameters[weight.name].dtype, device=device)
+            setattr(layer, name, nn.Parameter(values.copy_(_tensor(weight)), requires_grad=False))
         progress(count / len(parameters), weight.name)
 
 

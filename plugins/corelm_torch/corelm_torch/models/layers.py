@@ -1,7 +1,8 @@
 """The building blocks of decoders. Parameters are uninitialised: they come from a checkpoint."""
 
+from typing import Any
+
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 from corelm_torch.ops import Ops
@@ -15,6 +16,9 @@ def parameter(*shape: int, dtype: torch.dtype) -> nn.Parameter:
 class Linear(nn.Module):
     """A linear layer, computed by the executor."""
 
+    weight: Any
+    """[outputs, inputs], or what the executor keeps in its place."""
+
     def __init__(self, inputs: int, outputs: int, *, bias: bool, dtype: torch.dtype) -> None:
         super().__init__()
         self.weight = parameter(outputs, inputs, dtype=dtype)
@@ -22,6 +26,38 @@ class Linear(nn.Module):
 
     def forward(self, x: torch.Tensor, ops: Ops) -> torch.Tensor:
         return ops.linear(x, self.weight, self.bias)
+
+    def keep(self, weight: object) -> None:
+        """Have `weight` in place of the parameter, for an executor that knows what it is."""
+        del self.weight
+        self.weight = weight
+
+
+class LinearGroup:
+    """Linear layers of the same input. They are computed one by one, or, once they are merged, at once."""
+
+    def __init__(self, *layers: Linear) -> None:
+        self._layers = layers
+        self._merged: tuple[torch.Tensor, torch.Tensor | None] | None = None
+        self._sizes: list[int] = []
+
+    def __call__(self, x: torch.Tensor, ops: Ops) -> list[torch.Tensor]:
+        """What each layer makes of `x`. Rows of merged ones lie apart."""
+        if self._merged is None:
+            return [layer(x, ops) for layer in self._layers]
+        return list(torch.split(ops.linear(x, *self._merged), self._sizes, dim=-1))
+
+    def merge(self) -> None:
+        """Put the weights into one tensor, of which the layers' become parts, unless an executor keeps others."""
+        weights = [layer.weight for layer in self._layers]
+        biases = [layer.bias.data for layer in self._layers if layer.bias is not None]
+        if not all(isinstance(weight, nn.Parameter) for weight in weights):
+            return
+        self._sizes = [len(weight) for weight in weights]
+        whole = torch.cat([weight.data for weight in weights])
+        for layer, part in zip(self._layers, torch.split(whole, self._sizes), strict=True):
+            layer.weight.data = part
+        self._merged = whole, torch.cat(biases) if biases else None
 
 
 class Embedding(nn.Module):
@@ -43,16 +79,13 @@ class RMSNorm(nn.Module):
         self.weight = parameter(width, dtype=dtype)
         self.eps = eps
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+    def forward(self, x: torch.Tensor, ops: Ops) -> torch.Tensor:
+        return ops.norm(x, self.weight, self.eps)
 
-
-def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Rotate the leading dimensions of `x` [M, heads, head_dim], in pairs (i, i + rope_dim / 2).
-
-    `cos` and `sin` are [M, 1, rope_dim / 2] in the dtype of `x`.
-    """
-    half = cos.shape[-1]
-    first, second = x[..., :half], x[..., half : 2 * half]
-    rotated = [first * cos - second * sin, second * cos + first * sin]
-    return torch.cat([*rotated, x[..., 2 * half :]] if 2 * half < x.shape[-1] else rotated, dim=-1)
+    def after_adding(
+        self, x: torch.Tensor | None, residual: torch.Tensor, ops: Ops
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """``residual + x``, or `residual` if there is nothing to add, and the norm of it."""
+        if x is None:
+            return residual, self(residual, ops)
+        return ops.add_and_norm(x, residual, self.weight, self.eps)
