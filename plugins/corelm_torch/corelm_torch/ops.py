@@ -22,8 +22,8 @@ class Ops(ABC):
     ) -> torch.Tensor:
         """Write `k` and `v` to the KV cache of `layer`, then attend over it.
 
-        `q` is [M, heads, head_dim], `k` and `v` are [M, KV heads, head_dim]; the result is [M, heads * head_dim]. Scores
-        are multiplied by `scale`, by default ``head_dim ** -0.5``.
+        `q` is [M, heads, head_dim], `k` and `v` are [M, KV heads, head_dim]; the result is [M, heads * head_dim].
+        Scores are multiplied by `scale`, by default ``head_dim ** -0.5``.
         """
 
     def rotary_attention(

@@ -68,7 +68,8 @@ def test_layers_whose_weights_an_executor_keeps_are_not_merged():
     group = LinearGroup(first, second)
     group.merge()
     doubled, summed = group(torch.ones(1, 4), Twice())
-    assert (doubled == 2).all() and (summed == 2).all()
+    assert (doubled == 2).all()
+    assert (summed == 2).all()
 
 
 def test_making_a_model_allocates_nothing():

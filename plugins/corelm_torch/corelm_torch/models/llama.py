@@ -81,8 +81,8 @@ class DecoderLayer(nn.Module):
 
 
 MakeLayer = Callable[[ModelConfig, int, torch.dtype], nn.Module]
-"""Makes layer number i: a module that is called as `DecoderLayer` is, with the residual stream [M, hidden_size], what is
-still to be added to it (None before the first layer), `Rotary` and `Ops`. It returns the stream and what to add next."""
+"""Makes layer number i: a module that is called as `DecoderLayer` is, with the residual stream [M, hidden_size], what
+is still to be added to it (None before the first layer), `Rotary` and `Ops`. It returns the stream and what to add."""
 
 
 class Decoder(nn.Module):
