@@ -11,7 +11,7 @@ settings.load_profile("corelm")
 
 if why_unavailable():
     # Read when Triton is imported, which PyTorch may do in any test.
-    os.environ["TRITON_INTERPRET"] = "1"
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture(autouse=True)

@@ -81,7 +81,7 @@ def _why_not_native(settings: CpuSettings, parts: ModelParts) -> str:
     if settings.kernels == "torch":
         return "cpu.kernels is torch"
     if parts.plain is None:
-        return f"the layers of {parts.config.architecture} are its plugin's"
+        return f"the layers of {parts.config.architecture} are {parts.whose}"
     try:
         kernels_name()
         check_heads(parts.config.head_dim)

@@ -43,17 +43,19 @@ class NativeRunner:
             cache=_cache_folder() if settings.cache_weights else None,
             progress=progress,
         )
-        block = block_bytes(config.num_kv_heads, config.head_dim, context.block_size, mode.kv)
+        layer_block = block_bytes(config.num_kv_heads, config.head_dim, context.block_size, mode.kv)
+        block = config.num_layers * layer_block
         self.num_blocks = choose_num_blocks(
             context,
-            block_bytes=config.num_layers * block,
+            block_bytes=block,
             max_model_len=max_model_len,
             weight_bytes=len(weights.data),
+            swap_bytes=num_swap_blocks(context) * block,
             available=available_memory() + len(weights.data),
             memory_fraction=settings.memory_fraction,
         )
         self.cache = NativeKVCache(
-            block_bytes=block,
+            block_bytes=layer_block,
             layers=config.num_layers,
             num_blocks=self.num_blocks,
             num_swap_blocks=num_swap_blocks(context),

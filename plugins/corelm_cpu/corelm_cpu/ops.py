@@ -55,6 +55,7 @@ class GatheringOps(CpuOps):
         self._kv_heads = config.num_kv_heads
         self._head_dim = config.head_dim
         self._scale = config.head_dim**-0.5
+        self._softcap = config.softcap
 
     def begin(self, batch: Batch) -> None:
         """Prepare for a step over `batch`."""
@@ -78,6 +79,16 @@ class GatheringOps(CpuOps):
 
         `mask` [n, queries, L] is added to the scores.
         """
+
+    def _attend_in_steps(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """The same as products of matrices and what is between them, the softcap included."""
+        heads, contexts, queries, width = q.shape
+        scores = torch.bmm((q * self._scale).flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
+        if self._softcap is not None:
+            scores = scores.div_(self._softcap).tanh_().mul_(self._softcap)
+        scores.view(heads, contexts, queries, -1).add_(mask)
+        output = torch.bmm(scores.softmax(dim=-1), v.flatten(0, 1))
+        return output.view(heads, contexts, queries, width)
 
     def attention(
         self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, scale: float | None = None
@@ -113,6 +124,8 @@ class FastOps(FastProducts, GatheringOps):
     invariant = False
 
     def _attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        if self._softcap is not None:
+            return self._attend_in_steps(q, k, v, mask)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask.unsqueeze(0), scale=self._scale)
 
 
@@ -132,8 +145,4 @@ class InvariantOps(GatheringOps):
         return gate.div_(torch.exp(-gate).add_(1)).mul_(up)
 
     def _attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        heads, contexts, queries, width = q.shape
-        scores = torch.bmm((q * self._scale).flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
-        scores.view(heads, contexts, queries, -1).add_(mask)
-        output = torch.bmm(scores.softmax(dim=-1), v.flatten(0, 1))
-        return output.view(heads, contexts, queries, width)
+        return self._attend_in_steps(q, k, v, mask)

@@ -47,11 +47,13 @@ class TorchRunner:
         self._dtype = DTYPES[self.dtype]
         attention, kernels = self._choose_attention(settings, mode.why, threads)
         self._model = parts.build(self._dtype)
+        block = self._config.num_layers * self._layer_block_bytes(attention)
         self.num_blocks = choose_num_blocks(
             context,
-            block_bytes=self._config.num_layers * self._layer_block_bytes(attention),
+            block_bytes=block,
             max_model_len=max_model_len,
             weight_bytes=sum(weight.numel() * weight.element_size() for weight in self._model.parameters()),
+            swap_bytes=num_swap_blocks(context) * block,
             available=available_memory(),
             memory_fraction=settings.memory_fraction,
         )
@@ -77,6 +79,8 @@ class TorchRunner:
             raise KernelsMissing("exact float32")
         if settings.kernels == "torch":
             raise KernelsMissing("cpu.kernels is torch")
+        if self._config.softcap is not None:
+            raise KernelsMissing("attention scores have a softcap")
         return PagedAttention(
             heads=self._config.num_heads,
             kv_heads=self._config.num_kv_heads,

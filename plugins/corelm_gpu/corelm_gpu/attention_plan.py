@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from corelm_torch.arrays import Ints
 from corelm_torch.batch import Batch
 
 from corelm_gpu.kernels.decode_attention import decode_attention
 from corelm_gpu.kernels.launch import Launch
 from corelm_gpu.kernels.prefill_attention import prefill_attention, tile_rows
+from corelm_gpu.staging import Staging
 
 SPLIT_TOKENS = 512
 """Positions of a context that are enough for a program of its own."""
@@ -18,7 +18,7 @@ PROGRAMS = 512
 """Decoding programs that keep a large device busy; more splits than that takes would only have to be joined."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Decodes:
     """Slices of one token."""
 
@@ -28,7 +28,7 @@ class Decodes:
     splits: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Chunks:
     """Slices of several tokens, in tiles."""
 
@@ -40,22 +40,27 @@ class Chunks:
     offsets: torch.Tensor
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AttentionPlan:
     """The attention of one step's slices, the same in every layer."""
 
-    def __init__(self, batch: Batch, *, heads: int, kv_heads: int, head_dim: int, device: torch.device) -> None:
-        self._device = device
-        single = batch.lengths == 1
-        self._decodes = self._plan_decodes(batch, np.flatnonzero(single), kv_heads) if single.any() else None
-        tokens_per_tile = tile_rows(head_dim) // (heads // kv_heads)
-        self._chunks = None if single.all() else self._plan_chunks(batch, np.flatnonzero(~single), tokens_per_tile)
+    decodes: Decodes | None
+    chunks: Chunks | None
 
     def launches(
-        self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, output: torch.Tensor, window: int | None
+        self,
+        q: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        output: torch.Tensor,
+        window: int | None,
+        *,
+        scale: float | None = None,
+        softcap: float | None = None,
     ) -> list[Launch]:
-        """What computes all rows of `output` [M, heads, head_dim]."""
+        """What computes all rows of `output` [M, heads, head_dim]; see `decode_attention`."""
         found: list[Launch] = []
-        if (decodes := self._decodes) is not None:
+        if (decodes := self.decodes) is not None:
             found += decode_attention(
                 q,
                 keys,
@@ -66,8 +71,10 @@ class AttentionPlan:
                 output,
                 window=window,
                 splits=decodes.splits,
+                scale=scale,
+                softcap=softcap,
             )
-        if (chunks := self._chunks) is not None:
+        if (chunks := self.chunks) is not None:
             found.append(
                 prefill_attention(
                     q,
@@ -81,34 +88,40 @@ class AttentionPlan:
                     chunks.offsets,
                     output,
                     window=window,
+                    scale=scale,
+                    softcap=softcap,
                 )
             )
         return found
 
-    def _plan_decodes(self, batch: Batch, chosen: Ints, kv_heads: int) -> Decodes:
-        lengths = batch.ends[chosen]
-        return Decodes(
-            tables=self._indices(batch.block_tables[chosen]),
-            lengths=self._indices(lengths),
-            rows=self._indices(batch.offsets[chosen]),
-            splits=choose_splits(int(lengths.max()), len(chosen) * kv_heads),
-        )
 
-    def _plan_chunks(self, batch: Batch, chosen: Ints, tokens_per_tile: int) -> Chunks:
-        lengths = batch.lengths[chosen]
-        tiles = -(-lengths // tokens_per_tile)
-        numbers = np.arange(tiles.sum()) - np.repeat(np.cumsum(tiles) - tiles, tiles)
-        return Chunks(
-            tables=self._indices(batch.block_tables[chosen]),
-            tile_slices=self._indices(np.repeat(np.arange(len(chosen)), tiles)),
-            tile_starts=self._indices(numbers * tokens_per_tile),
-            starts=self._indices(batch.starts[chosen]),
-            lengths=self._indices(lengths),
-            offsets=self._indices(batch.offsets[chosen]),
-        )
-
-    def _indices(self, values: Ints) -> torch.Tensor:
-        return torch.from_numpy(values.astype(np.int32)).to(self._device, non_blocking=True)
+def plan_attention(batch: Batch, staging: Staging, *, heads: int, kv_heads: int, head_dim: int) -> AttentionPlan:
+    """Slices of one token are decoded, longer ones computed in tiles."""
+    single = batch.lengths == 1
+    decoded, longer = np.flatnonzero(single), np.flatnonzero(~single)
+    ends = batch.ends[decoded]
+    lengths = batch.lengths[longer]
+    tokens_per_tile = tile_rows(head_dim) // (heads // kv_heads)
+    tiles = -(-lengths // tokens_per_tile)
+    numbers = np.arange(tiles.sum()) - np.repeat(np.cumsum(tiles) - tiles, tiles)
+    sent = staging.send(
+        [
+            batch.block_tables[decoded],
+            ends,
+            batch.offsets[decoded],
+            batch.block_tables[longer],
+            np.repeat(np.arange(len(longer)), tiles),
+            numbers * tokens_per_tile,
+            batch.starts[longer],
+            lengths,
+            batch.offsets[longer],
+        ]
+    )
+    splits = choose_splits(int(ends.max()), len(ends) * kv_heads) if len(ends) else 1
+    return AttentionPlan(
+        decodes=Decodes(sent[0], sent[1], sent[2], splits) if len(decoded) else None,
+        chunks=Chunks(*sent[3:]) if len(longer) else None,
+    )
 
 
 def choose_splits(longest: int, programs: int) -> int:

@@ -6,6 +6,7 @@ import triton
 from corelm.api import ModelLoadError
 
 LEAST_CAPABILITY = (8, 0)
+FP8_CAPABILITY = (8, 9)
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -28,11 +29,12 @@ def find_device(number: int) -> torch.device:
             f"{name} has the compute capability {capability[0]}.{capability[1]}; the executor gpu needs "
             f"{LEAST_CAPABILITY[0]}.{LEAST_CAPABILITY[1]} or higher."
         )
+    torch.cuda.set_device(number)
     return torch.device("cuda", number)
 
 
 def choose_dtype(asked: str) -> torch.dtype:
-    """The type of weights, activations and KV cache. Raises `ModelLoadError`."""
+    """The type of weights and activations. Raises `ModelLoadError`."""
     if asked == "auto":
         return torch.bfloat16
     if asked not in DTYPES:
@@ -40,11 +42,31 @@ def choose_dtype(asked: str) -> torch.dtype:
     return DTYPES[asked]
 
 
-def free_memory(device: torch.device) -> tuple[int, int]:
-    """Bytes that are free, and all there are."""
+def choose_kv_dtype(asked: str, dtype: torch.dtype, device: torch.device) -> torch.dtype:
+    """The type of the KV cache, where activations have `dtype`. Raises `ModelLoadError`."""
+    if asked == "auto":
+        return dtype
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)
-    return 2**32, 2**32  # of the interpreter's machine, about which it says nothing
+        _check_fp8(device)
+    return torch.float8_e4m3fn
+
+
+def _check_fp8(device: torch.device) -> None:
+    name = torch.cuda.get_device_name(device)
+    if torch.version.hip is not None:
+        raise ModelLoadError(f"A KV cache in fp8 is not supported on {name} with ROCm; choose --gpu.kv auto.")
+    capability = torch.cuda.get_device_capability(device)
+    if capability < FP8_CAPABILITY:
+        raise ModelLoadError(
+            f"{name} has the compute capability {capability[0]}.{capability[1]}; a KV cache in fp8 needs "
+            f"{FP8_CAPABILITY[0]}.{FP8_CAPABILITY[1]} or higher. Choose --gpu.kv auto."
+        )
+
+
+def check_device(device: torch.device) -> None:
+    """Raise if the device broke: an error that makes every call fail that follows."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).query()
 
 
 def device_name(device: torch.device) -> str:

@@ -1,98 +1,172 @@
 """The executor "gpu"."""
 
+import logging
+
 import torch
-from corelm_torch.batch import SequenceTable
-from corelm_torch.config import ModelShape
+from corelm_torch.batch import Batch, SequenceTable
 from corelm_torch.parts import load_parts
 from corelm_torch.sizing import choose_max_model_len, choose_num_blocks, gib, num_swap_blocks
-from corelm_torch.step import CAPABILITIES, finish_step
+from corelm_torch.step import CAPABILITIES
+from msgspec.structs import replace
 
-from corelm.api import ExecutorContext, ExecutorInfo, Progress, SimpleExecutor, StepPlan, StepResult
-from corelm_gpu.device import choose_dtype, device_name, find_device, free_memory
+from corelm.api import Executor, ExecutorContext, ExecutorInfo, Progress, StepPlan, StepResult
+from corelm_gpu.device import check_device, choose_dtype, choose_kv_dtype, device_name, find_device
 from corelm_gpu.kv_cache import KVCache
+from corelm_gpu.largest_step import largest_step
+from corelm_gpu.memory import allocated_memory, left_for_cache
 from corelm_gpu.runner import Runner
+from corelm_gpu.sampling import DeviceSampler
 from corelm_gpu.settings import GpuSettings
+from corelm_gpu.steps import Part, Step, halves
+
+logger = logging.getLogger(__name__)
 
 
-class GpuExecutor(SimpleExecutor):
-    """Runs a model on one GPU."""
+class GpuExecutor(Executor):
+    """Runs a model on one GPU. A step is enqueued when it is submitted, and waited for when it is collected.
+
+    The tokens that a step samples stay on the device for the next one; the host gets a copy.
+    """
 
     _runner: Runner
+    _sampler: DeviceSampler
     _cache: KVCache
     _table: SequenceTable
+    _info: ExecutorInfo
 
     def __init__(self, context: ExecutorContext) -> None:
         self._context = context
-        self._settings = context.settings or GpuSettings()
+        self._settings: GpuSettings = context.settings or GpuSettings()
+        self._last: Step | None = None
 
     def load(self, progress: Progress) -> ExecutorInfo:
-        context = self._context
+        context, settings = self._context, self._settings
         progress(0.0, "reading the configuration")
-        device, dtype = find_device(self._settings.device), choose_dtype(context.dtype)
+        self._device, dtype = find_device(settings.device), choose_dtype(context.dtype)
+        self._kv_dtype = choose_kv_dtype(settings.kv, dtype, self._device)
         parts = load_parts(context.model)
-        max_model_len = choose_max_model_len(context.max_model_len, parts.config)
-        self._runner = Runner(parts, dtype, device, max_model_len, progress)
-        num_blocks = self._num_blocks(parts.config, dtype, device, max_model_len)
-        self._cache = KVCache(
-            layers=parts.config.num_layers,
-            num_blocks=num_blocks,
-            num_swap_blocks=num_swap_blocks(context),
-            kv_heads=parts.config.num_kv_heads,
-            block_size=context.block_size,
-            head_dim=parts.config.head_dim,
+        self._config = parts.config
+        self._max_model_len = choose_max_model_len(context.max_model_len, parts.config)
+        self._runner = Runner(
+            context,
+            parts,
             dtype=dtype,
-            device=device,
+            device=self._device,
+            max_model_len=self._max_model_len,
+            keep_quantised=settings.weights == "auto",
+            progress=lambda fraction, text: progress(0.8 * fraction, text),
         )
+        self._sampler = DeviceSampler(vocab_size=parts.config.vocab_size, device=self._device)
+        progress(0.8, "measuring the largest step")
+        num_blocks = self._num_blocks()
+        self._table = self._make_table()
+        self._cache = self._make_cache(num_blocks, num_swap_blocks(context))
         self._runner.use(self._cache)
-        self._table = SequenceTable(
-            rows=context.max_num_seqs,
-            max_model_len=max_model_len,
-            block_size=context.block_size,
-            padding_block=0,
-            vocab_size=parts.config.vocab_size,
-            logits_processors=context.logits_processors,
-        )
+        if self._captures:
+            self._runner.graphs.capture(lambda fraction, text: progress(0.8 + 0.2 * fraction, text))
         progress(1.0, "loaded")
         swap_bytes = self._cache.num_swap_bytes
         return ExecutorInfo(
             num_blocks=num_blocks,
             block_size=context.block_size,
             vocab_size=parts.config.vocab_size,
-            max_model_len=max_model_len,
+            max_model_len=self._max_model_len,
             dtype=str(dtype).removeprefix("torch."),
-            device=str(device),
+            device=str(self._device),
             capabilities=CAPABILITIES,
             embedding_size=parts.config.hidden_size,
             num_swap_blocks=num_swap_blocks(context),
-            details={"GPU": device_name(device), "KV cache": gib(self._cache.num_bytes)}
+            pipeline_depth=2,
+            details={"GPU": device_name(self._device), "KV cache": gib(self._cache.num_bytes)}
             | ({"swap space": gib(swap_bytes)} if swap_bytes else {}),
         )
 
-    def _num_blocks(self, config: ModelShape, dtype: torch.dtype, device: torch.device, max_model_len: int) -> int:
-        free, total = free_memory(device)
-        per_token = 2 * config.num_layers * config.num_kv_heads * config.head_dim * dtype.itemsize
-        return choose_num_blocks(
-            self._context,
-            block_bytes=per_token * self._context.block_size,
-            max_model_len=max_model_len,
-            weight_bytes=0,
-            available=free - int((1 - self._settings.memory_fraction) * total),
-            memory_fraction=1.0,
-        )
+    @property
+    def _captures(self) -> bool:
+        return self._settings.graphs and self._runner.capturable
 
-    def execute(self, plan: StepPlan) -> StepResult:
+    def submit(self, plan: StepPlan) -> Step:
+        if self._last is not None and self._table.waits(plan):
+            self._last.settle(self._table)
         self._cache.copy(plan.copies)
         self._cache.swap_out(plan.swap_out)
         self._cache.swap_in(plan.swap_in)
         batch = self._table.apply(plan)
-        if not plan.slices:
-            return StepResult(step_id=plan.step_id, token_ids=[])
-        result, sampled = finish_step(plan, batch, self._runner.compute(batch))
-        self._table.append(batch, sampled)
-        return result
+        self._last = Step(plan=plan, parts=self._compute(plan, batch) if plan.slices else [])
+        return self._last
+
+    def collect(self, handle: Step) -> StepResult:
+        return handle.settle(self._table)
+
+    def check_health(self) -> None:
+        check_device(self._device)
 
     def shutdown(self) -> None:
-        for name in ("_runner", "_cache", "_table"):
+        self._last = None
+        for name in ("_runner", "_sampler", "_cache", "_table"):
             self.__dict__.pop(name, None)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+
+    def _compute(self, plan: StepPlan, batch: Batch) -> list[Part]:
+        """Enqueue a step, in halves if the device has not enough memory for all of it."""
+        try:
+            computed = self._runner.compute(batch)
+            sampling = self._sampler.sample(computed.logits, batch)
+            self._runner.remember(computed, sampling.token_ids)
+            return [Part(plan=plan, batch=batch, computed=(sampling, computed.prompts))]
+        except torch.OutOfMemoryError as error:
+            logger.warning("out of memory in a step of %d tokens: %s", len(batch.token_ids), error)
+        # Not in the handler, where the error still holds what the step allocated.
+        torch.cuda.empty_cache()
+        parts = halves(plan.slices)
+        if parts is None:
+            return [Part(plan=plan, batch=batch, computed=None)]
+        plans = [replace(plan, slices=part) for part in parts]
+        return [part for half in plans for part in self._compute(half, self._table.build(half.slices))]
+
+    def _num_blocks(self) -> int:
+        weights = allocated_memory(self._device)
+        cache = self._make_cache(1, 0)
+        self._runner.use(cache)
+        left = left_for_cache(
+            self._device,
+            self._settings.memory_fraction,
+            step=self._try_largest_step,
+            graphs=self._runner.graphs.cost if self._captures else lambda: 0,
+        )
+        return choose_num_blocks(
+            self._context,
+            block_bytes=cache.num_bytes,
+            max_model_len=self._max_model_len,
+            weight_bytes=weights,
+            swap_bytes=0,
+            available=left + weights,
+            memory_fraction=1.0,
+        )
+
+    def _try_largest_step(self) -> None:
+        batch = self._make_table().apply(largest_step(self._context, self._max_model_len))
+        self._sampler.sample(self._runner.compute(batch).logits, batch).wait()
+
+    def _make_cache(self, num_blocks: int, swap_blocks: int) -> KVCache:
+        return KVCache(
+            layers=self._config.num_layers,
+            num_blocks=num_blocks,
+            num_swap_blocks=swap_blocks,
+            kv_heads=self._config.num_kv_heads,
+            block_size=self._context.block_size,
+            head_dim=self._config.head_dim,
+            dtype=self._kv_dtype,
+            device=self._device,
+        )
+
+    def _make_table(self) -> SequenceTable:
+        return SequenceTable(
+            rows=self._context.max_num_seqs,
+            max_model_len=self._max_model_len,
+            block_size=self._context.block_size,
+            padding_block=0,
+            vocab_size=self._config.vocab_size,
+            logits_processors=self._context.logits_processors,
+        )

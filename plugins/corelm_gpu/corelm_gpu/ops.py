@@ -1,24 +1,31 @@
 """The operations of a step on the GPU."""
 
+from typing import Any
+
 import torch
-from corelm_torch.batch import Batch
+import torch.nn.functional as F  # noqa: N812
 from corelm_torch.config import ModelShape
 from corelm_torch.ops import Ops
 from corelm_torch.rotary import Rotary
 
-from corelm_gpu.attention_plan import AttentionPlan
+from corelm_gpu.inputs import StepInputs
+from corelm_gpu.kernels.dequantise import dequantise
 from corelm_gpu.kernels.norm import add_norm
+from corelm_gpu.kernels.quantised_linear import quantised_linear
 from corelm_gpu.kernels.rotate_write import rotate_write
 from corelm_gpu.kernels.silu import silu_mul
 from corelm_gpu.kv_cache import KVCache
+from corelm_gpu.quantised import QuantisedWeight
+
+DEQUANTISED_ROWS = 128
+"""From so many rows on, weights are dequantised for a product of PyTorch's: the quantised product would do so again
+for every few rows, and feeds the matrix units less well."""
 
 
 class GpuOps(Ops):
     """Attention, norms and gates in Triton, products in PyTorch."""
 
-    _plan: AttentionPlan
-    _positions: torch.Tensor
-    _slots: torch.Tensor
+    _inputs: StepInputs
 
     def __init__(self, config: ModelShape, cache: KVCache, device: torch.device) -> None:
         self._config = config
@@ -26,17 +33,24 @@ class GpuOps(Ops):
         self._device = device
         self._unrotated = torch.empty(0, 0, dtype=torch.float32, device=device)
 
-    def begin(self, batch: Batch) -> None:
-        """Prepare for a step over `batch`."""
-        self._positions = torch.from_numpy(batch.positions).to(self._device, non_blocking=True)
-        self._slots = torch.from_numpy(batch.slots).to(self._device, non_blocking=True)
-        self._plan = AttentionPlan(
-            batch,
-            heads=self._config.num_heads,
-            kv_heads=self._config.num_kv_heads,
-            head_dim=self._config.head_dim,
-            device=self._device,
-        )
+    def begin(self, inputs: StepInputs) -> None:
+        """Prepare for a step."""
+        self._inputs = inputs
+
+    def linear(self, x: torch.Tensor, weight: Any, bias: torch.Tensor | None) -> torch.Tensor:
+        """See `corelm_torch.ops.Ops`."""
+        if not isinstance(weight, QuantisedWeight):
+            return F.linear(x, weight, bias)
+        if len(x) >= DEQUANTISED_ROWS:
+            return F.linear(x, self._dequantised(weight, x.dtype), bias)
+        y = torch.empty(len(x), weight.shape[0], dtype=x.dtype, device=self._device)
+        quantised_linear(x, weight, bias, y).run()
+        return y
+
+    def _dequantised(self, weight: QuantisedWeight, dtype: torch.dtype) -> torch.Tensor:
+        values = torch.empty(weight.shape, dtype=dtype, device=self._device)
+        dequantise(weight, values).run()
+        return values
 
     def silu_and_mul(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
         """See `corelm_torch.ops.Ops`."""
@@ -83,7 +97,8 @@ class GpuOps(Ops):
     ) -> torch.Tensor:
         keys, values = self._cache.layer(layer)
         queries, output = (torch.empty(q.shape, dtype=q.dtype, device=self._device) for _ in range(2))
-        rotate_write(q, k, v, cos, sin, self._positions, self._slots, queries, keys, values).run()
-        for launch in self._plan.launches(queries, keys, values, output, self._config.layer_windows[layer]):
+        rotate_write(q, k, v, cos, sin, self._inputs.positions, self._inputs.slots, queries, keys, values).run()
+        window, softcap = self._config.layer_windows[layer], self._config.softcap
+        for launch in self._inputs.plan.launches(queries, keys, values, output, window, scale=scale, softcap=softcap):
             launch.run()
         return output.flatten(1)

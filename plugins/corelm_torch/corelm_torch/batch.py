@@ -10,6 +10,10 @@ from corelm_torch.arrays import Ints
 from corelm_torch.details import Details, SamplingTable
 
 
+UNKNOWN = -1
+NO_INTS: Ints = np.zeros(0, np.int64)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredRows:
     """P rows of the flattened arrays whose next token is known, and of which its log-probability is to be reported."""
@@ -29,9 +33,11 @@ class Batch:
     """One step's S slices and their M tokens, flattened in the plan's order."""
 
     token_ids: Ints
-    """[M]"""
+    """[M]; `UNKNOWN` for a token that an earlier step samples, and of which `SequenceTable.append` did not tell yet."""
     positions: Ints
     """[M]"""
+    token_rows: Ints
+    """[M]: the row of the token's sequence in the table that made the batch."""
     slots: Ints
     """[M]: where the token's keys and values go, block id * block_size + offset."""
     starts: Ints
@@ -45,7 +51,9 @@ class Batch:
     stale_slots: Ints
     """Slots behind the positions from which on sequences start within a block, which hold what others left there."""
     table_rows: Ints
-    """[S]: the row of each slice's sequence in the table that made the batch."""
+    """[S]: the row of each slice's sequence in the table."""
+    lives: Ints
+    """[S]: whose row that is: the number of sequences that were given it before."""
     sampled: Ints
     """[R]: the slices whose next token is to be sampled."""
     details: Details
@@ -110,14 +118,19 @@ class SequenceTable:
         self._prompt_lens = np.zeros(rows, np.int64)
         self._prompt_logprobs = np.full(rows, -1)
         self._embeds = np.zeros(rows, np.bool_)
+        self._lives = np.zeros(rows, np.int64)
         self._sampling = SamplingTable(rows=rows, vocab_size=vocab_size, logits_processors=logits_processors)
 
     def apply(self, plan: StepPlan) -> Batch:
-        """Bring the table up to date with `plan` and build its batch."""
+        """Bring the table up to date with `plan` and build its batch.
+
+        The tokens that a batch before it samples may still be unknown, if `waits` does not say otherwise.
+        """
         for seq_id in plan.released:
             row = self._row_of.pop(seq_id, None)
             if row is not None:
                 self._free.append(row)
+                self._lives[row] += 1
                 self._sampling.drop(row)
         for start in plan.started:
             self._add(start)
@@ -127,12 +140,32 @@ class SequenceTable:
         growing = [piece for piece in plan.slices if piece.new_block_ids]
         stale = [slot for piece in growing for slot in self._begins_within(piece)]
         fresh = [block for piece in growing for block in self._extend(piece)]
-        return self._build(plan.slices, np.array(fresh, np.int64), np.array(stale, np.int64))
+        batch = self._build(plan.slices, np.array(fresh, np.int64), np.array(stale, np.int64))
+        self._tokens[batch.table_rows[batch.sampled], batch.ends[batch.sampled]] = UNKNOWN
+        return batch
+
+    def build(self, slices: tuple[SequenceSlice, ...]) -> Batch:
+        """The batch for some of the slices, or for parts of them, of the plan that was applied last."""
+        return self._build(slices, NO_INTS, NO_INTS)
+
+    def waits(self, plan: StepPlan) -> bool:
+        """Whether a sequence of `plan` has an unknown token that edits of its next logits need."""
+        if not self._sampling.readers:
+            return False
+        last = [
+            (row, piece.start + piece.num_tokens - 1)
+            for piece in plan.slices
+            if piece.sample and (row := self._row_of.get(piece.seq_id)) in self._sampling.readers
+        ]
+        return any(self._tokens[place] == UNKNOWN for place in last)
 
     def append(self, batch: Batch, token_ids: Ints) -> None:
-        """Append the sampled `token_ids`, one for each of ``batch.sampled``, to their sequences."""
-        rows = batch.table_rows[batch.sampled]
-        self._tokens[rows, batch.ends[batch.sampled]] = token_ids
+        """Append the sampled `token_ids`, of ``batch.sampled`` and -1 for errors, to the sequences that are still there."""
+        alive = (self._lives[batch.table_rows] == batch.lives)[batch.sampled]
+        rows, token_ids = batch.table_rows[batch.sampled][alive], token_ids[alive]
+        # A sequence that failed may be in the next step already, which must find a token to compute.
+        token_ids = np.maximum(token_ids, 0)
+        self._tokens[rows, batch.ends[batch.sampled][alive]] = token_ids
         self._sampling.append(rows, token_ids)
 
     def _add(self, start: SequenceStart) -> None:
@@ -184,6 +217,7 @@ class SequenceTable:
         return Batch(
             token_ids=self._tokens[row_of_token, positions].astype(np.int64),
             positions=positions,
+            token_rows=row_of_token,
             slots=blocks * self._block_size + positions % self._block_size,
             starts=starts,
             lengths=lengths,
@@ -191,6 +225,7 @@ class SequenceTable:
             fresh_blocks=fresh_blocks,
             stale_slots=stale_slots,
             table_rows=rows,
+            lives=self._lives[rows],
             sampled=sampled,
             details=self._sampling.details(sampled_rows, self._tokens, ends, output_lens, allowed),
             scored=self._scored(slices, row_of_token, positions),

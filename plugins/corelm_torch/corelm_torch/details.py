@@ -9,7 +9,7 @@ import numpy as np
 from corelm.api import LogitsProcessor, SequenceStart
 from corelm_torch.arrays import Ints
 from corelm_torch.grammar_masks import GrammarEdit
-from corelm_torch.penalties import Penalties, PenaltyEdit
+from corelm_torch.penalties import Penalties, PenaltyEdit, penalised
 from corelm_torch.processors import ProcessorEdit, Processors
 from corelm_torch.sampler import SamplingRows
 from corelm_torch.token_masks import MaskEdit, TokenMasks
@@ -30,6 +30,11 @@ class Details:
     processing: list[ProcessorEdit]
     """What logits processors have to do after that, in this order."""
 
+    @property
+    def reported(self) -> Ints:
+        """Those of the D whose log-probabilities are to be reported."""
+        return np.flatnonzero(self.sampling.logprobs >= 0)
+
 
 class SamplingTable:
     """What every sequence asks for its next tokens, by its row in the sequence table."""
@@ -40,6 +45,8 @@ class SamplingTable:
         self._masks = TokenMasks(vocab_size)
         self._penalties = Penalties()
         self._processors = Processors(logits_processors)
+        self.readers: set[int] = set()
+        """Rows whose next logits are edited by what the tokens before them are."""
 
     def add(self, row: int, start: SequenceStart) -> None:
         """Keep what the sequence in `row` asks for."""
@@ -47,9 +54,13 @@ class SamplingTable:
         self._masks.add(row, start)
         self._penalties.add(row, start)
         self._processors.add(row, start)
+        params = start.sampling
+        if penalised(params) or params.logits_processors or any(len(word) > 1 for word in start.bad_words):
+            self.readers.add(row)
 
     def drop(self, row: int) -> None:
         """Forget the sequence in `row`."""
+        self.readers.discard(row)
         self._masks.drop(row)
         self._penalties.drop(row)
         self._processors.drop(row)

@@ -36,6 +36,8 @@ class ModelParts:
     """Makes the model, to compute in that type. A `LlamaModel` can have layers of its own."""
     plain: PlainModel | None = None
     """The model once more, if it is a `LlamaModel` with layers of its own and its configuration says all about it."""
+    whose: str = "its plugin's"
+    """Whose layers `build` makes, to be told at start-up."""
 
 
 def corelm_torch_register_models(register: RegisterExtension[ResolvedModel, ModelParts]) -> None:

@@ -26,14 +26,30 @@ def _of_row(logits: Floats, token_id: int, count: int) -> TokenLogprobs | None:
     if not np.isfinite(peak):
         return None
     weights = logits - peak
-    normaliser = float(peak) + math.log(np.exp(weights, out=weights).sum())
     best = top_ids(logits, count) if count else np.zeros(0, np.int64)
+    return from_sums(
+        token_id,
+        normaliser=float(peak) + math.log(np.exp(weights, out=weights).sum()),
+        chosen=float(chosen),
+        higher=int(np.count_nonzero(logits > chosen)),
+        top_ids=best.tolist(),
+        top_logits=logits[best].tolist(),
+    )
+
+
+def from_sums(
+    token_id: int, *, normaliser: float, chosen: float, higher: int, top_ids: list[int], top_logits: list[float]
+) -> TokenLogprobs:
+    """Log-probabilities from logits, of which `chosen` is the token's and as many as `higher` are higher.
+
+    The `normaliser` is the logarithm of the sum of their exponentials.
+    """
     return TokenLogprobs(
         token_id=token_id,
-        logprob=max(float(chosen) - normaliser, LEAST),
-        rank=1 + int(np.count_nonzero(logits > chosen)),
-        top_ids=tuple(best.tolist()),
-        top_logprobs=tuple(max(logit - normaliser, LEAST) for logit in logits[best].tolist()),
+        logprob=max(chosen - normaliser, LEAST),
+        rank=1 + higher,
+        top_ids=tuple(top_ids),
+        top_logprobs=tuple(max(logit - normaliser, LEAST) for logit in top_logits),
     )
 
 

@@ -8,8 +8,19 @@ from corelm_torch.batch import Batch
 from corelm_torch.selection import best_tokens
 
 
-class StepOutputs(Protocol):
-    """What a model says of the next tokens of a batch, and of whole prompts. All in float32."""
+class PromptOutputs(Protocol):
+    """What a model says of whole prompts. All in float32."""
+
+    @property
+    def hidden(self) -> Floats:
+        """[E, hidden size]: the hidden states of ``batch.embedded_rows`` after the last norm."""
+
+    def score(self, part: slice) -> Floats:
+        """[rows, vocabulary]: the logits of a part of ``batch.scored``. Valid until it is called again."""
+
+
+class StepOutputs(PromptOutputs, Protocol):
+    """What a model says of the next tokens of a batch, too."""
 
     @property
     def best(self) -> Ints:
@@ -21,13 +32,6 @@ class StepOutputs(Protocol):
     @property
     def logits(self) -> Floats:
         """[D, vocabulary]: the logits of ``batch.detailed``, which `finish_step` changes."""
-
-    @property
-    def hidden(self) -> Floats:
-        """[E, hidden size]: the hidden states of ``batch.embedded_rows`` after the last norm."""
-
-    def score(self, part: slice) -> Floats:
-        """[rows, vocabulary]: the logits of a part of ``batch.scored``. Valid until it is called again."""
 
 
 class HiddenStates(Protocol):

@@ -10,8 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from corelm.api import SequenceStart
+from corelm.api import SamplingParams, SequenceStart
 from corelm_torch.arrays import Floats, Ints
+
+
+def penalised(params: SamplingParams) -> bool:
+    """Whether there are any penalties."""
+    return params.repetition_penalty != 1 or bool(params.frequency_penalty or params.presence_penalty)
 
 
 class TokenCounts:
@@ -81,8 +86,7 @@ class Penalties:
 
     def add(self, row: int, start: SequenceStart) -> None:
         """Count the tokens of the sequence in `row`, if it has penalties."""
-        params = start.sampling
-        if params.repetition_penalty != 1 or params.frequency_penalty or params.presence_penalty:
+        if penalised(start.sampling):
             self._counts[row] = TokenCounts(start)
 
     def drop(self, row: int) -> None:

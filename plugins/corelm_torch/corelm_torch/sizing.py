@@ -18,11 +18,11 @@ def choose_num_blocks(
     block_bytes: int,
     max_model_len: int,
     weight_bytes: int,
+    swap_bytes: int,
     available: int,
     memory_fraction: float,
 ) -> int:
-    """KV blocks of `block_bytes` that fit, beside weights and swap blocks, into `available` bytes."""
-    swap_bytes = num_swap_blocks(context) * block_bytes
+    """KV blocks of `block_bytes` that fit, beside weights and swap blocks, into `available` bytes of memory."""
     left = available - weight_bytes - swap_bytes
     if context.kv_cache_tokens is not None:
         wanted = max(context.kv_cache_tokens // context.block_size, 1)

@@ -1,7 +1,7 @@
 """From what a step computed to its result: sampled tokens, log-probabilities and failures."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from corelm_torch.arrays import Floats, Ints
 from corelm_torch.batch import Batch, ScoredRows
 from corelm_torch.details import Details
 from corelm_torch.logprobs import token_logprobs
-from corelm_torch.outputs import StepOutputs
+from corelm_torch.outputs import PromptOutputs, StepOutputs
 from corelm_torch.sampler import sample
 
 CAPABILITIES = frozenset(
@@ -55,6 +55,11 @@ NOTHING = SampledTokens(token_ids=np.zeros(0, np.int64), errors={}, logprobs={})
 def finish_step(plan: StepPlan, batch: Batch, outputs: StepOutputs) -> tuple[StepResult, Ints]:
     """The result of a step of which `outputs` were computed, and the ids for `SequenceTable.append`."""
     sampled = sample_tokens(batch, outputs)
+    return step_result(plan, batch, sampled, outputs), sampled.token_ids
+
+
+def step_result(plan: StepPlan, batch: Batch, sampled: SampledTokens, outputs: PromptOutputs) -> StepResult:
+    """The result of a step of which `sampled` and `outputs` are known."""
     prompt_logprobs: dict[int, list[TokenLogprobs]] = {}
     errors: dict[int, str] = {}
     if batch.scored is not None:
@@ -73,7 +78,7 @@ def finish_step(plan: StepPlan, batch: Batch, outputs: StepOutputs) -> tuple[Ste
     if len(batch.embedded):
         embeddings, failed = embed([plan.slices[index].seq_id for index in batch.embedded.tolist()], outputs.hidden)
         errors |= failed
-    result = StepResult(
+    return StepResult(
         step_id=plan.step_id,
         token_ids=token_ids,
         logprobs=logprobs,
@@ -81,15 +86,19 @@ def finish_step(plan: StepPlan, batch: Batch, outputs: StepOutputs) -> tuple[Ste
         embeddings=embeddings,
         errors=errors,
     )
-    # A sequence that failed may be in the next step already, which must find a token to compute.
-    return result, np.maximum(sampled.token_ids, 0)
 
 
 def sample_tokens(batch: Batch, outputs: StepOutputs) -> SampledTokens:
     """The next tokens of ``batch.sampled``."""
     detailed = sample_detailed(outputs.logits, batch.details) if len(batch.detailed) else NOTHING
-    indices, token_ids = batch.detailed.tolist(), outputs.best.copy()
+    token_ids = outputs.best.copy()
     token_ids[batch.detailed] = detailed.token_ids
+    return of_all_rows(batch, token_ids, detailed)
+
+
+def of_all_rows(batch: Batch, token_ids: Ints, detailed: SampledTokens) -> SampledTokens:
+    """What was sampled for all R rows, of which `token_ids` [R] are known, and the rest of `detailed` ones."""
+    indices = batch.detailed.tolist()
     errors = dict.fromkeys(np.flatnonzero(token_ids < 0).tolist(), NOT_FINITE)
     return SampledTokens(
         token_ids=token_ids,
@@ -101,7 +110,7 @@ def sample_tokens(batch: Batch, outputs: StepOutputs) -> SampledTokens:
 def sample_detailed(logits: Floats, details: Details) -> SampledTokens:
     """Edit `logits` [D, vocabulary], in place, and sample from each row."""
     sampling = details.sampling
-    reported = np.flatnonzero(sampling.logprobs >= 0)
+    reported = details.reported
     untouched = len(reported) == len(logits) and not details.edits and not details.processing
     unedited = logits if untouched else logits[reported]
     for edit in details.edits:
@@ -110,11 +119,28 @@ def sample_detailed(logits: Floats, details: Details) -> SampledTokens:
     for processing in details.processing:
         errors |= processing.apply(logits)
     token_ids = sample(logits, sampling)
-    for row in np.flatnonzero(token_ids < 0).tolist():
-        errors.setdefault(row, _why_nothing_is_left(logits[row], details, row))
-    logprobs = {}
+    empty = {row for row in np.flatnonzero(token_ids < 0).tolist() if (logits[row] == -np.inf).all()}
     scores = token_logprobs(unedited, token_ids[reported], sampling.logprobs[reported])
-    for row, score in zip(reported.tolist(), scores, strict=True):
+    return of_detailed_rows(details, token_ids, empty, errors, scores)
+
+
+def of_detailed_rows(
+    details: Details,
+    token_ids: Ints,
+    empty: set[int],
+    failed: dict[int, str],
+    scores: Iterable[TokenLogprobs | None],
+) -> SampledTokens:
+    """What was sampled for the D detailed rows, of which `token_ids` [D] are known.
+
+    After edits there is nothing but -inf in those that are `empty`, processors `failed` for some, and those that asked
+    for log-probabilities have `scores`.
+    """
+    errors = dict(failed)
+    for row in np.flatnonzero(token_ids < 0).tolist():
+        errors.setdefault(row, _why_nothing_is_left(details, row, empty=row in empty))
+    logprobs = {}
+    for row, score in zip(details.reported.tolist(), scores, strict=True):
         if score is None:
             errors.setdefault(row, NOT_FINITE)
         else:
@@ -122,14 +148,14 @@ def sample_detailed(logits: Floats, details: Details) -> SampledTokens:
     return SampledTokens(token_ids=token_ids, errors=errors, logprobs=logprobs)
 
 
-def _why_nothing_is_left(logits: Floats, details: Details, row: int) -> str:
-    """The reason why no token can be sampled from edited `logits` [vocabulary], those of a detailed row."""
+def _why_nothing_is_left(details: Details, row: int, *, empty: bool) -> str:
+    """The reason why no token can be sampled from a detailed row; if it is `empty`, its edited logits are all -inf."""
     if any(row in processing.indices for processing in details.processing):
         return ALL_PROCESSED
-    return ALL_MASKED if details.edits and bool((logits == -np.inf).all()) else NOT_FINITE
+    return ALL_MASKED if details.edits and empty else NOT_FINITE
 
 
-def score_prompts(scored: ScoredRows, outputs: StepOutputs) -> tuple[dict[int, list[TokenLogprobs]], dict[int, str]]:
+def score_prompts(scored: ScoredRows, outputs: PromptOutputs) -> tuple[dict[int, list[TokenLogprobs]], dict[int, str]]:
     """The log-probabilities of prompt tokens by sequence, and by sequence the reasons why there are none."""
     logprobs: dict[int, list[TokenLogprobs]] = defaultdict(list)
     errors: dict[int, str] = {}

@@ -110,17 +110,28 @@ def test_configurations_are_read_without_torch(tmp_path, name, plain):
     assert run.stdout == f"{plain}\n"
 
 
-def test_without_the_plugin_the_architecture_is_refused(site, tmp_path):
+def rename(model: ResolvedModel, architecture: str) -> ResolvedModel:
+    file = model.path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"architectures": [architecture]}))
+    return model
+
+
+def test_without_the_plugin_transformers_does_it_if_it_can(site, tmp_path):
     model, _ = tiny("phi3", tmp_path / "model")
     PluginHost.load(["torch"])
-    with pytest.raises(ModelLoadError, match=r"architecture 'Phi3ForCausalLM' is not .* available: LlamaForCausalLM, "):
+    parts = load_parts(model)
+    assert (parts.plain, parts.whose) == (None, "transformers'")
+    rename(model, "PhiNextForCausalLM")
+    with pytest.raises(
+        ModelLoadError, match=r"architecture 'PhiNextForCausalLM' is not .* available: LlamaForCausalLM, "
+    ):
         load_parts(model)
 
 
 def test_a_plugin_that_failed_is_named_where_its_architecture_was_needed(site, tmp_path):
     install(site, "more_models", "raise ImportError('no libphi')")
     PluginHost.load(["torch", "more_models"])
-    model, _ = tiny("phi3", tmp_path / "model")
+    model = rename(tiny("phi3", tmp_path / "model")[0], "PhiNextForCausalLM")
     cause = r"'more_models' \(dist-more_models 1.0\) is not loaded: ImportError: no libphi"
     with pytest.raises(ModelLoadError, match=cause):
         load_parts(model)
@@ -151,6 +162,6 @@ def test_damaged_checkpoints_are_named(tmp_path):
 
 def test_the_library_works_without_plugins(tmp_path, monkeypatch):
     monkeypatch.setattr(plugin, "_loaded", None)
-    model, _ = tiny("phi3", tmp_path)
-    with pytest.raises(ModelLoadError, match="'Phi3ForCausalLM' is not supported: available: LlamaForCausalLM"):
+    model = rename(tiny("phi3", tmp_path)[0], "PhiNextForCausalLM")
+    with pytest.raises(ModelLoadError, match="'PhiNextForCausalLM' is not supported: available: LlamaForCausalLM"):
         load_parts(model)

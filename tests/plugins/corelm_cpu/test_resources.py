@@ -89,6 +89,7 @@ def num_blocks(available: int, **options: int) -> int:
         block_bytes=BLOCK,
         max_model_len=100,
         weight_bytes=1000,
+        swap_bytes=context.swap_tokens // 16 * BLOCK,
         available=available,
         memory_fraction=0.5,
     )

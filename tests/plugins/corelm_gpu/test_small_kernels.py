@@ -55,6 +55,23 @@ def test_rotation_and_cache(heads, kv_heads, head_dim, half, dtype):
         assert_close(cache.nan_to_num(), wanted.nan_to_num())
 
 
+def test_a_cache_in_8_bits_holds_what_conversion_gives_and_no_overflow():
+    tokens, kv_heads, head_dim, block_size = 6, 2, 128, 4
+    magnitudes = 10.0 ** torch.linspace(-5, 4, tokens, device=DEVICE).view(-1, 1, 1)
+    k, v = (random(tokens, kv_heads, head_dim, dtype=torch.float32) * magnitudes for _ in range(2))
+    k[0, 0, :6] = torch.tensor([1.0625, 1.1875, 464.0, -1e9, torch.inf, 2**-10])
+    none = torch.empty(0, 0, device=DEVICE)
+    positions = torch.arange(tokens, device=DEVICE)
+    keys, values = (
+        torch.zeros(2, kv_heads, block_size, head_dim, dtype=torch.float8_e4m3fn, device=DEVICE) for _ in range(2)
+    )
+    q = random(tokens, 2, head_dim, dtype=torch.float32)
+    rotate_write(q, k, v, none, none, positions, positions, torch.empty_like(q), keys, values).run()
+    for cache, source in ((keys, k), (values, v)):
+        written = cache.float().transpose(1, 2).flatten(0, 1)[:tokens]
+        assert torch.equal(written, source.clamp(-448, 448).to(torch.float8_e4m3fn).float())
+
+
 @pytest.mark.parametrize("vocab_size", [1, 33, 5000])
 def test_mask(vocab_size):
     logits = random(4, vocab_size, dtype=torch.float32)

@@ -1,6 +1,7 @@
 """Tiny checkpoints: random models of transformers, saved as safetensors or GGUF."""
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,11 +109,12 @@ def write_gguf(
     architecture: str,
     *,
     kind: GGMLQuantizationType = GGMLQuantizationType.F32,
+    blocks: Callable[[str, np.ndarray], tuple[np.ndarray, GGMLQuantizationType]] | None = None,
     metadata: dict[str, Any] | None = None,
     extra: dict[str, np.ndarray] | None = None,
     **writer_options,
 ) -> ResolvedModel:
-    """Write `model` as llama.cpp's converter would, with matrices in `kind`."""
+    """Write `model` as llama.cpp's converter would, with matrices in `kind`, or as `blocks` makes them."""
     writer = gguf.GGUFWriter(path, architecture, **writer_options)
     _add_metadata(writer, model.config, architecture, metadata or {})
     names = gguf.get_tensor_name_map(writer_architecture(architecture), model.config.num_hidden_layers)
@@ -120,10 +122,12 @@ def write_gguf(
         array = values.numpy()
         if architecture == "llama" and ("q_proj" in name or "k_proj" in name):
             array = _interleave(array, heads=array.shape[0] // model.config.head_dim)
-        stored = kind if array.ndim == 2 else GGMLQuantizationType.F32
-        writer.add_tensor(
-            names.get_name(name, try_suffixes=(".weight", ".bias")), gguf.quantize(array, stored), raw_dtype=stored
-        )
+        if blocks is not None and array.ndim == 2:
+            data, stored = blocks(name, array)
+        else:
+            stored = kind if array.ndim == 2 else GGMLQuantizationType.F32
+            data = gguf.quantize(array, stored)
+        writer.add_tensor(names.get_name(name, try_suffixes=(".weight", ".bias")), data, raw_dtype=stored)
     for name, array in (extra or {}).items():
         writer.add_tensor(name, array)
     finish(writer)

@@ -6,6 +6,7 @@ from corelm_torch.outputs import HeadOutputs
 from corelm_torch.step import sample_tokens
 
 from corelm.api import SamplingParams, SequenceSlice, SequenceStart, StepPlan
+from corelm.testing import mask_of
 
 VOCABULARY = 50
 BLOCK_SIZE = 4
@@ -33,7 +34,10 @@ class Sequences:
             vocab_size=vocabulary,
             logits_processors=logits_processors or {},
         )
+        self.vocabulary = vocabulary
         self.lengths = {}
+        self.allowed = {}
+        """The tokens that a grammar allows next, by sequence."""
         self.with_blocks = set()
         self.batch: Batch | None = None
 
@@ -57,9 +61,9 @@ class Sequences:
         slices = []
         for seq_id, length in self.lengths.items():
             blocks = () if seq_id in self.with_blocks else tuple(range(50))
-            slices.append(
-                SequenceSlice(seq_id=seq_id, start=length - 1, num_tokens=1, new_block_ids=blocks, sample=True)
-            )
+            mask = mask_of(self.allowed[seq_id], self.vocabulary) if seq_id in self.allowed else None
+            options = {"num_tokens": 1, "new_block_ids": blocks, "sample": True, "allowed": mask}
+            slices.append(SequenceSlice(seq_id=seq_id, start=length - 1, **options))
         self.with_blocks |= self.lengths.keys()
         self.batch = self.table.apply(StepPlan(step_id=0, slices=tuple(slices)))
         return self.batch

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from corelm_torch.batch import SequenceTable
+from corelm_torch.batch import UNKNOWN, SequenceTable
 
 from corelm.api import SamplingParams, SequenceSlice, SequenceStart, StepPlan
 
@@ -53,6 +53,72 @@ def test_sampled_tokens_are_appended(table):
     batch = table.apply(plan(piece(2, 1, 1), piece(1, 2, 1)))
     assert batch.token_ids.tolist() == [80, 70]
     assert batch.details.sampling.index.tolist() == [1, 1]
+
+
+def test_a_sequence_that_failed_has_a_token_to_go_on_with(table):
+    batch = table.apply(plan(piece(1, 0, 1, 0), started=[start(1, [5])]))
+    table.append(batch, np.array([-1]))
+    assert table.apply(plan(piece(1, 1, 1))).token_ids.tolist() == [0]
+
+
+def test_tokens_may_be_told_a_step_later(table):
+    first = table.apply(plan(piece(1, 0, 1, 0), piece(2, 0, 1, 1), started=[start(1, [5]), start(2, [6])]))
+    second = table.apply(plan(piece(1, 1, 1), piece(3, 0, 2, 2), started=[start(3, [7, 8])]))
+    assert second.token_ids.tolist() == [UNKNOWN, 7, 8]
+    assert second.token_rows.tolist() == [first.table_rows[0], *[second.table_rows[1]] * 2]
+    table.append(first, np.array([50, 60]))
+    third = table.apply(plan(piece(2, 1, 1), piece(1, 2, 1)))
+    assert third.token_ids.tolist() == [60, UNKNOWN]
+    table.append(second, np.array([51, 70]))
+    assert table.apply(plan(piece(1, 2, 1))).token_ids.tolist() == [51]
+
+
+def test_tokens_of_a_sequence_that_was_released_reach_nobody(table):
+    first = table.apply(plan(piece(1, 0, 1, 0), started=[start(1, [5], presence_penalty=1.0)]))
+    table.apply(plan(released=[1]))
+    second = table.apply(plan(piece(1, 0, 2, 0), started=[start(1, [5, 9], 1, presence_penalty=1.0)]))
+    assert second.table_rows.tolist() == first.table_rows.tolist()
+    table.append(first, np.array([7]))
+    table.append(second, np.array([8]))
+    batch = table.apply(plan(piece(1, 2, 1)))
+    assert batch.token_ids.tolist() == [8]
+    (edit,) = batch.details.edits
+    assert sorted(edit.places.tolist()) == [8, 9]
+
+
+@pytest.mark.parametrize(
+    ("sampling", "bad_words", "waits"),
+    [
+        ({}, (), False),
+        ({"temperature": 1.0, "top_p": 0.5, "logprobs": 3, "logit_bias": {4: 1.0}}, ((3,),), False),
+        ({"repetition_penalty": 1.1}, (), True),
+        ({"frequency_penalty": 0.1}, (), True),
+        ({"logits_processors": {"any": None}}, (), True),
+        ({}, ((3, 4),), True),
+    ],
+)
+def test_edits_that_depend_on_the_last_token_wait_for_it(table, sampling, bad_words, waits):
+    def begun(seq_id, **options):
+        params = SamplingParams(seed=5, **options)
+        words = bad_words if seq_id == 1 else ()
+        return SequenceStart(seq_id=seq_id, token_ids=[5], prompt_len=1, sampling=params, bad_words=words)
+
+    first = table.apply(
+        plan(piece(1, 0, 1, 0), piece(2, 0, 1, 1), started=[begun(1, **sampling), begun(2), begun(3, **sampling)])
+    )
+    assert not table.waits(plan(piece(2, 1, 1), piece(3, 0, 1, 2)))
+    assert table.waits(plan(piece(2, 1, 1), piece(1, 1, 1))) == waits
+    assert not table.waits(plan(piece(1, 1, 1, sample=False)))
+    table.append(first, np.array([7, 8]))
+    assert not table.waits(plan(piece(1, 1, 1)))
+
+
+def test_parts_of_slices_can_be_computed_by_themselves(table):
+    whole = table.apply(plan(piece(1, 0, 6, 4, 5), piece(2, 0, 1, 6), started=[start(1, [*range(6)]), start(2, [9])]))
+    parts = [table.build((piece(1, 0, 3, sample=False),)), table.build((piece(1, 3, 3), piece(2, 0, 1)))]
+    for name in ("token_ids", "positions", "slots"):
+        assert np.concatenate([getattr(part, name) for part in parts]).tolist() == getattr(whole, name).tolist()
+    assert [part.sampled.tolist() for part in parts] == [[], [0, 1]]
 
 
 def test_chunks_of_a_prompt(table):

@@ -12,11 +12,11 @@ from corelm.testing import mask_of
 
 
 class Bound(Sequences):
-    """Sequences of which some have masks, by seq_id, or forced tokens."""
+    """Sequences of which some have forced tokens, by seq_id."""
 
     def __init__(self):
         super().__init__()
-        self.allowed, self.forced = {}, {}
+        self.forced = {}
         self.apply, self.table.apply = self.table.apply, self._apply
 
     def _apply(self, plan):
@@ -24,15 +24,9 @@ class Bound(Sequences):
         return self.apply(StepPlan(step_id=0, started=plan.started, slices=slices))
 
     def _bound(self, item):
-        allowed = self.allowed.get(item.seq_id)
         forced = tuple(self.forced.pop(item.seq_id, ()))
         self.lengths[item.seq_id] += len(forced)
-        return msgspec.structs.replace(
-            item,
-            allowed=None if allowed is None else mask_of(allowed, VOCABULARY),
-            forced=forced,
-            num_tokens=item.num_tokens + len(forced),
-        )
+        return msgspec.structs.replace(item, forced=forced, num_tokens=item.num_tokens + len(forced))
 
 
 @pytest.mark.parametrize("vocabulary", [1, 7, 8, 31, 32, 33, 64, 257])

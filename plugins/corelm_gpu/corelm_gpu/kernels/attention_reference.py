@@ -13,6 +13,8 @@ def attention_reference(
     offsets: torch.Tensor,
     *,
     window: int | None,
+    scale: float | None = None,
+    softcap: float | None = None,
 ) -> torch.Tensor:
     """Causal attention [M, heads, head_dim] of slices over their paged contexts, in float64.
 
@@ -27,11 +29,15 @@ def attention_reference(
         blocks = tables[piece, : -(-end // block_size)].long()
         # [heads, positions, head_dim]
         key, value = (
-            cache[blocks].double().transpose(0, 1).flatten(1, 2)[:, :end].repeat_interleave(group, 0)
+            cache.double()[blocks].transpose(0, 1).flatten(1, 2)[:, :end].repeat_interleave(group, 0)
             for cache in (keys, values)
         )
         rows = slice(offset, offset + length)
-        scores = q[rows].double().transpose(0, 1) @ key.transpose(1, 2) / q.shape[2] ** 0.5
+        scores = (
+            q[rows].double().transpose(0, 1) @ key.transpose(1, 2) * (q.shape[2] ** -0.5 if scale is None else scale)
+        )
+        if softcap is not None:
+            scores = softcap * torch.tanh(scores / softcap)
         distance = torch.arange(start, end).unsqueeze(1) - torch.arange(end)
         hidden = distance < 0 if window is None else (distance < 0) | (distance >= window)
         scores.masked_fill_(hidden, -torch.inf)

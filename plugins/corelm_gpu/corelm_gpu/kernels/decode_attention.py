@@ -1,13 +1,11 @@
 """Attention of sequences that compute one token each, their contexts split among programs (flash-decoding)."""
 
-import math
-
 import torch
 import triton
 import triton.language as tl
 
 from corelm_gpu.kernels.launch import Launch
-from corelm_gpu.kernels.softmax import add_context
+from corelm_gpu.kernels.softmax import add_context, factors
 
 TILE = 64
 """Positions that a program looks at together."""
@@ -26,6 +24,7 @@ def _decode(
     output,
     logsums,
     scale,
+    cap,
     window,
     table_stride,
     q_stride,
@@ -38,6 +37,7 @@ def _decode(
     TILE: tl.constexpr,
     SPLITS: tl.constexpr,
     WINDOWED: tl.constexpr,
+    CAPPED: tl.constexpr,
 ):
     sequence, kv_head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     length = tl.load(lengths + sequence)
@@ -53,12 +53,11 @@ def _decode(
     real = (member < GROUP)[:, None] & (columns < HEAD_DIM)[None, :]
     head = kv_head * GROUP + member
     query = tl.load(q + row * q_stride + head[:, None] * HEAD_DIM + columns[None, :], mask=real, other=0.0)
-    query = (query.to(tl.float32) * scale).to(query.dtype)
     positions = tl.zeros([ROWS], tl.int32) + length - 1
     total, highest, weight = add_context(
         query, positions, keys, values, tables + sequence.to(tl.int64) * table_stride, kv_head,
-        first, last // TILE * TILE, last, window,
-        ROWS, KV_HEADS, HEAD_DIM, WIDTH, BLOCK_SIZE, TILE, WINDOWED,
+        first, last // TILE * TILE, last, window, scale, cap,
+        ROWS, KV_HEADS, HEAD_DIM, WIDTH, BLOCK_SIZE, TILE, WINDOWED, CAPPED,
     )  # fmt: skip
     divisor = tl.where(weight > 0, weight, 1.0)
     attended = total / divisor[:, None]
@@ -69,7 +68,7 @@ def _decode(
     else:
         place = (sequence.to(tl.int64) * heads + head) * SPLITS + split
         tl.store(output + place[:, None] * HEAD_DIM + columns[None, :], attended, mask=real)
-        logsum = tl.where(weight > 0, highest + tl.log2(divisor), float("-inf"))
+        logsum = tl.where(weight > 0, highest * scale + tl.log2(divisor), float("-inf"))
         tl.store(logsums + place, logsum, mask=member < GROUP)
 
 
@@ -109,11 +108,15 @@ def decode_attention(
     *,
     window: int | None,
     splits: int,
+    scale: float | None = None,
+    softcap: float | None = None,
 ) -> list[Launch]:
     """Attention of row ``rows[s]`` of `q` [M, heads, head_dim] over the first ``lengths[s]`` positions of sequence s.
 
     The blocks of its context are ``tables[s]`` [S, blocks]; `lengths` and `rows` are [S], all int32. Where a length is
     0, the output is 0. `output` [M, heads, head_dim] is contiguous. `splits`, a power of two, programs share a context.
+    Scores are multiplied by `scale`, by default ``head_dim ** -0.5``; with a `softcap` a score s is then
+    ``softcap * tanh(s / softcap)``. Keys and values may be of another type than `q`.
     """
     sequences = len(lengths)
     _, heads, head_dim = q.shape
@@ -136,7 +139,7 @@ def decode_attention(
             "rows": rows,
             "output": parts,
             "logsums": logsums,
-            "scale": math.log2(math.e) / math.sqrt(head_dim),
+            **factors(head_dim**-0.5 if scale is None else scale, softcap),
             "window": window or 0,
             "table_stride": tables.stride(0),
             "q_stride": q.stride(0),
@@ -151,6 +154,7 @@ def decode_attention(
             "TILE": TILE,
             "SPLITS": splits,
             "WINDOWED": window is not None,
+            "CAPPED": softcap is not None,
         },
         num_warps=4,
         num_stages=3,

@@ -1,21 +1,21 @@
 """Attention of chunks of prompts over their paged contexts, causal, chunks of any lengths together."""
 
-import math
-
 import torch
 import triton
 import triton.language as tl
 
 from corelm_gpu.kernels.launch import Launch
-from corelm_gpu.kernels.softmax import add_context
-
-TILE = 64
-"""Positions that a program looks at together."""
+from corelm_gpu.kernels.softmax import add_context, factors
 
 
 def tile_rows(head_dim: int) -> int:
     """Rows of a tile of queries: tokens times the query heads that share a KV head."""
     return 128 if head_dim <= 128 else 64
+
+
+def tile_positions(head_dim: int) -> int:
+    """Positions that a program looks at together: as many as registers hold beside the sums."""
+    return 64 if head_dim <= 128 else 32
 
 
 @triton.jit
@@ -31,6 +31,7 @@ def _prefill(
     offsets,
     output,
     scale,
+    cap,
     window,
     table_stride,
     q_stride,
@@ -42,6 +43,7 @@ def _prefill(
     BLOCK_SIZE: tl.constexpr,
     TILE: tl.constexpr,
     WINDOWED: tl.constexpr,
+    CAPPED: tl.constexpr,
 ):
     # The last tiles of a prompt have the longest contexts: they come first, so that no program is left alone with one.
     tile, kv_head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
@@ -58,7 +60,6 @@ def _prefill(
     head = kv_head * GROUP + member % GROUP
     row = (tl.load(offsets + piece) + token).to(tl.int64)
     query = tl.load(q + (row * q_stride + head * HEAD_DIM)[:, None] + columns[None, :], mask=real, other=0.0)
-    query = (query.to(tl.float32) * scale).to(query.dtype)
     positions = start + token
     last = start + tl.minimum(begin + tokens, length)
     first = 0
@@ -66,8 +67,8 @@ def _prefill(
         first = tl.maximum(start + begin + 1 - window, 0) // TILE * TILE
     total, _highest, weight = add_context(
         query, positions, keys, values, tables + piece.to(tl.int64) * table_stride, kv_head,
-        first, (start + begin + 1) // TILE * TILE, last, window,
-        ROWS, KV_HEADS, HEAD_DIM, WIDTH, BLOCK_SIZE, TILE, WINDOWED,
+        first, (start + begin + 1) // TILE * TILE, last, window, scale, cap,
+        ROWS, KV_HEADS, HEAD_DIM, WIDTH, BLOCK_SIZE, TILE, WINDOWED, CAPPED,
     )  # fmt: skip
     attended = total / tl.where(weight > 0, weight, 1.0)[:, None]
     place = (row * (KV_HEADS * GROUP) + head) * HEAD_DIM
@@ -87,12 +88,15 @@ def prefill_attention(
     output: torch.Tensor,
     *,
     window: int | None,
+    scale: float | None = None,
+    softcap: float | None = None,
 ) -> Launch:
     """Causal attention of slices of sequences, whose keys and values are in the cache already.
 
     Slice s has ``lengths[s]`` tokens from position ``starts[s]`` on, in the rows of `q` [M, heads, head_dim] from
     ``offsets[s]`` on, and the blocks ``tables[s]``. A tile computes the tokens of slice ``tile_slices[t]`` from its
     ``tile_starts[t]`` on, ``tile_rows(head_dim) // group`` of them. All indices are int32. `output` is contiguous.
+    For `scale` and `softcap` see `decode_attention`.
     """
     _, heads, head_dim = q.shape
     _, kv_heads, block_size, _ = keys.shape
@@ -111,7 +115,7 @@ def prefill_attention(
             "lengths": lengths,
             "offsets": offsets,
             "output": output,
-            "scale": math.log2(math.e) / math.sqrt(head_dim),
+            **factors(head_dim**-0.5 if scale is None else scale, softcap),
             "window": window or 0,
             "table_stride": tables.stride(0),
             "q_stride": q.stride(0),
@@ -123,8 +127,9 @@ def prefill_attention(
             "HEAD_DIM": head_dim,
             "WIDTH": triton.next_power_of_2(head_dim),
             "BLOCK_SIZE": block_size,
-            "TILE": TILE,
+            "TILE": tile_positions(head_dim),
             "WINDOWED": window is not None,
+            "CAPPED": softcap is not None,
         },
         num_warps=8,
         num_stages=2,

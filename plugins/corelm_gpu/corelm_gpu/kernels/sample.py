@@ -1,162 +1,229 @@
-"""Sampling on the device, without sorting: thresholds are found by bisection.
+"""Sampling on the device, without sorting: thresholds are found by bisection, as a rule among few candidates.
 
 The rules are those of `corelm_torch.sampler`: temperature, then top_k, then top_p and min_p on what top_k left; tokens
 as probable as the last one kept are kept too. A row's draw depends on its logits and its random number alone.
 """
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import triton
 import triton.language as tl
+from corelm_torch.details import Details
+from corelm_torch.sampler import uniform
 
+from corelm_gpu.kernels import highest
+from corelm_gpu.kernels.highest import MINUS_INF, chunk_of, gather, halfway, nth_highest, ordered, survey
 from corelm_gpu.kernels.launch import Launch
 
-CHUNK = 4096
-"""Tokens that a row's program looks at together."""
-
-
-@triton.jit
-def _ordered(x):
-    """Integers in the order of floats."""
-    bits = x.to(tl.int32, bitcast=True)
-    return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.int64)
-
-
-@triton.jit
-def _chunk(row, start, vocab_size, CHUNK: tl.constexpr):
-    columns = start + tl.arange(0, CHUNK)
-    return tl.load(row + columns, mask=columns < vocab_size, other=float("-inf"))
-
-
-@triton.jit
-def _highest(row, vocab_size, CHUNK: tl.constexpr):
-    """The highest logit, the lowest id that has it, and how many are not a number."""
-    best = float("-inf")
-    token = 0
-    broken = 0
-    for start in range(0, vocab_size, CHUNK):
-        x = _chunk(row, start, vocab_size, CHUNK)
-        broken += tl.sum((x != x).to(tl.int32), 0)
-        value, place = tl.max(x, 0, return_indices=True)
-        token = tl.where(value > best, start + place, token)
-        best = tl.maximum(best, value)
-    return best, token, broken
-
-
-@triton.jit
-def _mass(row, vocab_size, least, best, per_temperature, CHUNK: tl.constexpr, COUNT: tl.constexpr):
-    """How many tokens have an ordered logit of at least `least`, or the sum of their weights."""
-    total = 0.0
-    for start in range(0, vocab_size, CHUNK):
-        x = _chunk(row, start, vocab_size, CHUNK)
-        kept = _ordered(x) >= least
-        if COUNT:
-            total += tl.sum(kept.to(tl.float32), 0)
-        else:
-            total += tl.sum(tl.where(kept, tl.exp((x - best) * per_temperature), 0.0), 0)
-    return total
-
-
-@triton.jit
-def _threshold(row, vocab_size, least, wanted, best, per_temperature, CHUNK: tl.constexpr, COUNT: tl.constexpr):
-    """The highest threshold, not below `least`, that keeps `wanted` tokens or weight."""
-    low = least
-    high = _ordered(best)
-    while low < high:
-        middle = low + (high - low + 1) // 2
-        if _mass(row, vocab_size, middle, best, per_temperature, CHUNK, COUNT) >= wanted:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+PARAMETERS = 5
+"""Numbers of 32 bits for each row: see `pack_parameters`."""
 
 
 @triton.jit
 def _weights(x, best, per_temperature, least, min_p):
+    """What tokens weigh, of which that of `best` weighs 1; 0 for logits before `least`, and below `min_p`."""
     weights = tl.exp((x - best) * per_temperature)
-    return tl.where((_ordered(x) >= least) & (weights >= min_p), weights, 0.0)
+    return tl.where((ordered(x) >= least) & (weights >= min_p), weights, 0.0)
 
 
 @triton.jit
-def _draw(row, vocab_size, best, token, per_temperature, least, min_p, number, CHUNK: tl.constexpr):
-    """The token at which the weights, summed up in the order of ids, exceed `number` of their total."""
-    total = 0.0
-    for start in range(0, vocab_size, CHUNK):
-        total += tl.sum(_weights(_chunk(row, start, vocab_size, CHUNK), best, per_temperature, least, min_p), 0)
-    target = total * number
-    before = 0.0
-    drawn = -1
-    for start in range(0, vocab_size, CHUNK):
-        weights = _weights(_chunk(row, start, vocab_size, CHUNK), best, per_temperature, least, min_p)
-        sums = before + tl.cumsum(weights, 0)
-        columns = start + tl.arange(0, CHUNK)
-        found = tl.min(tl.where((weights > 0.0) & (sums > target), columns, vocab_size), 0)
-        drawn = tl.where((drawn < 0) & (found < vocab_size), found, drawn)
-        before += tl.sum(weights, 0)
-    # Rounding may put the target behind the last sum.
-    return tl.where(drawn < 0, token, drawn)
+def _reaching(source, size, least, best, per_temperature, CHUNK: tl.constexpr):
+    """How many logits reach `least` in their order, and what they weigh."""
+    counts = tl.zeros((CHUNK,), tl.int32)
+    sums = tl.zeros((CHUNK,), tl.float32)
+    for start in range(0, size, CHUNK):
+        x = chunk_of(source, start, size, CHUNK)
+        counts += (ordered(x) >= least).to(tl.int32)
+        sums += _weights(x, best, per_temperature, least, 0.0)
+    return tl.sum(counts, 0), tl.sum(sums, 0)
+
+
+@triton.jit
+def _narrow(
+    source,
+    size,
+    low,
+    high,
+    reaching,
+    above,
+    guess,
+    count,
+    weight,
+    room,
+    best,
+    per_temperature,
+    CHUNK: tl.constexpr,
+):
+    """Bisect to the last place, from `low` to `high` in the order of logits, that `count` of them and `weight` reach.
+
+    If there is none, it is `low`, which `reaching` logits reach; `above` are above `high`. Begins with `guess`, and
+    ends when no more than one logit is left to decide about, or when no more than `room` reach `low`. Returns the
+    first four of these figures as they are then.
+    """
+    middle = guess
+    while (low < high) & (reaching - above > 1) & (reaching > room):
+        found, mass = _reaching(source, size, middle, best, per_temperature, CHUNK)
+        if ((found >= count) & (mass >= weight)) | (middle <= low):
+            low = middle
+            reaching = found
+        else:
+            high = middle - 1
+            above = found
+        middle = halfway(low, high)
+    return low, high, reaching, above
+
+
+@triton.jit
+def _guess(row, vocab_size, maxima, best, temperature, top_k, top_p, total, CHUNK: tl.constexpr):
+    """Where, in the order of logits, few tokens may be that are all that top_k or else top_p keeps."""
+    if top_k < vocab_size:
+        return nth_highest(ordered(maxima), top_k, tl.full((), MINUS_INF + 1, tl.int32), ordered(best))
+    # So many that weigh less than this cannot be more than top_p leaves out; as a rule, nor are all others.
+    guess = ordered(best + tl.log((1.0 - top_p) * total / CHUNK) * temperature)
+    return tl.maximum(tl.minimum(guess, ordered(best)), MINUS_INF + 1)
+
+
+@triton.jit
+def _filter(
+    row,
+    vocab_size,
+    maxima,
+    best,
+    temperature,
+    top_k,
+    top_p,
+    values,
+    ids,
+    CHUNK: tl.constexpr,
+):
+    """Whether the tokens that top_k and top_p keep are few, and what these reach. A `top_k` of all tokens keeps all.
+
+    If they are few, all candidates for them are copied to `values` and `ids`.
+    """
+    per_temperature = 1.0 / temperature
+    limited = top_k < vocab_size
+    source, size, count, weight = row, vocab_size, 0, 0.0
+    low, end, none = tl.full((), MINUS_INF + 1, tl.int32), ordered(best), tl.full((), 0, tl.int32)
+    if limited:
+        count = top_k
+    else:
+        weight = _reaching(row, vocab_size, low, best, per_temperature, CHUNK)[1] * top_p
+    guess = _guess(row, vocab_size, maxima, best, temperature, top_k, top_p, weight / top_p, CHUNK)
+    low, high, reaching, above = _narrow(
+        source, size, low, end, size, none, guess, count, weight, CHUNK, best, per_temperature, CHUNK
+    )
+    few = reaching <= CHUNK
+    if few:
+        reaching = gather(row, vocab_size, low, values, ids, CHUNK)
+        source, size = values, CHUNK
+        middle = halfway(low, high)
+        low, _, reaching, _ = _narrow(
+            source, size, low, high, reaching, above, middle, count, weight, 0, best, per_temperature, CHUNK
+        )
+    if limited & (top_p < 1.0):
+        weight = _reaching(source, size, low, best, per_temperature, CHUNK)[1] * top_p
+        middle = halfway(low, end)
+        low, _, _, _ = _narrow(
+            source, size, low, end, reaching, none, middle, 0, weight, 0, best, per_temperature, CHUNK
+        )
+    return few, low
+
+
+@triton.jit
+def _draw(source, size, best, per_temperature, least, min_p, number, CHUNK: tl.constexpr, CHUNKS: tl.constexpr):
+    """The place at which the kept weights, summed up in their order, exceed `number` of their total."""
+    chunks, lanes = tl.arange(0, CHUNKS), tl.arange(0, CHUNK)
+    sums = tl.zeros((CHUNKS,), tl.float32)
+    for start in range(0, size, CHUNK):
+        weights = _weights(chunk_of(source, start, size, CHUNK), best, per_temperature, least, min_p)
+        sums = tl.where(chunks == start // CHUNK, tl.sum(weights, 0), sums)
+    target = tl.sum(sums, 0) * number
+    # Rounding may put the target behind the last sum: then the last token is meant.
+    beyond = tl.min(tl.where((sums > 0.0) & (tl.cumsum(sums, 0) > target), chunks, CHUNKS), 0)
+    chosen = tl.minimum(beyond, tl.max(tl.where(sums > 0.0, chunks, 0), 0))
+    target -= tl.sum(tl.where(chunks < chosen, sums, 0.0), 0)
+    weights = _weights(chunk_of(source, chosen * CHUNK, size, CHUNK), best, per_temperature, least, min_p)
+    beyond = tl.min(tl.where((weights > 0.0) & (tl.cumsum(weights, 0) > target), lanes, CHUNK), 0)
+    return chosen * CHUNK + tl.minimum(beyond, tl.max(tl.where(weights > 0.0, lanes, 0), 0))
 
 
 @triton.jit
 def _sample(
     logits,
-    temperatures,
-    top_ks,
-    top_ps,
-    min_ps,
-    numbers,
-    tokens,
+    parameters,
+    values,
+    ids,
+    outcomes,
     vocab_size,
     stride,
+    rows,
     CHUNK: tl.constexpr,
+    CHUNKS: tl.constexpr,
 ):
     index = tl.program_id(0)
     row = logits + index.to(tl.int64) * stride
-    temperature = tl.load(temperatures + index)
-    best, token, broken = _highest(row, vocab_size, CHUNK)
+    maxima, group_ids, broken = survey(row, vocab_size, CHUNK)
+    best = tl.max(maxima, 0)
+    token = tl.min(tl.where(maxima == best, group_ids, vocab_size), 0)
     finite = (broken == 0) & (best > float("-inf")) & (best < float("inf"))
+    parameters += index * 5
+    temperature = tl.load(parameters).to(tl.float32, bitcast=True)
     if finite & (temperature > 0.0):
-        per_temperature = 1.0 / temperature
-        least = _ordered(float("-inf") + best * 0.0)
-        top_k = tl.load(top_ks + index)
-        if (top_k > 0) & (top_k < vocab_size):
-            least = _threshold(row, vocab_size, least, top_k.to(tl.float32), best, per_temperature, CHUNK, True)
-        top_p = tl.load(top_ps + index)
-        if top_p < 1.0:
-            total = _mass(row, vocab_size, least, best, per_temperature, CHUNK, False)
-            least = _threshold(row, vocab_size, least, total * top_p, best, per_temperature, CHUNK, False)
-        min_p, number = tl.load(min_ps + index), tl.load(numbers + index)
-        token = _draw(row, vocab_size, best, token, per_temperature, least, min_p, number, CHUNK)
-    tl.store(tokens + index, tl.where(finite, token, -1).to(tl.int64))
+        top_k = tl.load(parameters + 1)
+        top_k = tl.where(top_k > 0, tl.minimum(top_k, vocab_size), vocab_size)
+        top_p = tl.load(parameters + 2).to(tl.float32, bitcast=True)
+        min_p = tl.load(parameters + 3).to(tl.float32, bitcast=True)
+        number = tl.load(parameters + 4).to(tl.float32, bitcast=True)
+        values += index * CHUNK
+        ids += index * CHUNK
+        source, size, few, least = row, vocab_size, vocab_size < 0, tl.full((), MINUS_INF + 1, tl.int32)
+        if (top_k < vocab_size) | (top_p < 1.0):
+            few, least = _filter(row, vocab_size, maxima, best, temperature, top_k, top_p, values, ids, CHUNK)
+        if few:
+            source, size = values, CHUNK
+        token = _draw(source, size, best, 1.0 / temperature, least, min_p, number, CHUNK, CHUNKS)
+        if few:
+            token = tl.load(ids + token)
+    tl.store(outcomes + index, tl.where(finite, token, -1).to(tl.int64))
+    tl.store(outcomes + rows + index, ((broken == 0) & (best == float("-inf"))).to(tl.int64))
 
 
-def sample(
-    logits: torch.Tensor,
-    temperatures: torch.Tensor,
-    top_ks: torch.Tensor,
-    top_ps: torch.Tensor,
-    min_ps: torch.Tensor,
-    numbers: torch.Tensor,
-    tokens: torch.Tensor,
-) -> Launch:
-    """Write a token for each row of `logits` [R, vocabulary] to `tokens`, int64 [R]; -1 where no maximum is finite.
+def pack_parameters(details: Details, rows: int) -> npt.NDArray[np.int32]:
+    """The parameters [rows, 5] for `sample`: those of detailed rows, the others are greedy.
 
-    The parameters are [R]: temperature 0 takes the most probable token, `top_ks` (int32) 0 keeps all; `numbers` are
-    random ones in [0, 1).
+    They are the temperature, top_k, top_p, min_p and the random number; all but top_k are bits of float32.
     """
+    sampling = details.sampling
+    numbers = uniform(sampling.seed, sampling.index)
+    floats = np.stack([sampling.temperature, sampling.top_p, sampling.min_p, numbers], axis=1).astype(np.float32)
+    packed = np.zeros((rows, PARAMETERS), np.int32)
+    packed[details.indices[:, None], [0, 2, 3, 4]] = floats.view(np.int32)
+    packed[details.indices, 1] = sampling.top_k
+    return packed
+
+
+def sample(logits: torch.Tensor, parameters: torch.Tensor, outcomes: torch.Tensor) -> Launch:
+    """Sample from each row of `logits` [R, vocabulary], float32, by its `parameters`, int32 [R, 5].
+
+    Writes to `outcomes`, int64 [2, R]: the tokens, -1 where no maximum is finite, and 1 where every logit is -inf.
+    """
+    rows, vocab_size = logits.shape
+    chunk = highest.CHUNK
+    values, ids = torch.empty(2, rows, chunk, dtype=torch.int32, device=logits.device)
     return Launch(
         kernel=_sample,
-        grid=(len(logits),),
+        grid=(rows,),
         arguments={
             "logits": logits,
-            "temperatures": temperatures,
-            "top_ks": top_ks,
-            "top_ps": top_ps,
-            "min_ps": min_ps,
-            "numbers": numbers,
-            "tokens": tokens,
-            "vocab_size": logits.shape[1],
+            "parameters": parameters,
+            "values": values.view(torch.float32),
+            "ids": ids,
+            "outcomes": outcomes,
+            "vocab_size": vocab_size,
             "stride": logits.stride(0),
+            "rows": rows,
         },
-        constants={"CHUNK": CHUNK},
-        num_warps=8,
+        constants={"CHUNK": chunk, "CHUNKS": triton.next_power_of_2(triton.cdiv(vocab_size, chunk))},
+        num_warps=highest.WARPS,
     )

@@ -1,4 +1,4 @@
-"""Grammar masks: tokens that may not come get the logit -inf."""
+"""Grammar masks: the logits of tokens that may not come become -inf."""
 
 import torch
 import triton
@@ -17,14 +17,17 @@ def _apply_mask(logits, rows, masks, vocab_size, words, stride, COLUMNS: tl.cons
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = columns < vocab_size
     word = tl.load(masks + index.to(tl.int64) * words + columns // 32, mask=inside, other=-1)
-    banned = ((word >> (columns % 32)) & 1) == 0
-    tl.store(logits + row * stride + columns, float("-inf"), mask=inside & banned)
+    banned = inside & (((word >> (columns % 32)) & 1) == 0)
+    logit = logits + row * stride + columns
+    # What is not finite stays an error.
+    sane = tl.load(logit, mask=banned, other=0.0) < float("inf")
+    tl.store(logit, tl.where(sane, float("-inf"), float("nan")), mask=banned)
 
 
 def apply_mask(logits: torch.Tensor, rows: torch.Tensor, masks: torch.Tensor) -> Launch:
     """Mask ``rows[i]`` of `logits` [R, vocabulary] by ``masks[i]``, int32 [words].
 
-    Token t may come if bit t % 32 of word t / 32 is set.
+    Token t may come if bit t % 32 of word t / 32 is set. A logit that is NaN or inf and masked becomes NaN.
     """
     vocab_size = logits.shape[1]
     return Launch(
@@ -47,5 +50,5 @@ def apply_mask_reference(logits: torch.Tensor, rows: torch.Tensor, masks: torch.
     tokens = torch.arange(logits.shape[1])
     allowed = (masks[:, tokens // 32] >> (tokens % 32)) & 1
     masked = logits.clone()
-    masked[rows.long()] = logits[rows.long()].masked_fill(allowed == 0, -torch.inf)
+    masked[rows.long()] += torch.where(allowed == 0, -torch.inf, 0.0)
     return masked

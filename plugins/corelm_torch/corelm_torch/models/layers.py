@@ -60,6 +60,14 @@ class LinearGroup:
         self._merged = whole, torch.cat(biases) if biases else None
 
 
+def merge_groups(model: nn.Module) -> None:
+    """Merge all groups of linear layers."""
+    for module in model.modules():
+        for group in vars(module).values():
+            if isinstance(group, LinearGroup):
+                group.merge()
+
+
 class Embedding(nn.Module):
     """A table of vectors, one for each token id."""
 

@@ -101,6 +101,8 @@ class LlamaModel(nn.Module):
     With another `make_layer` it is a model of another architecture, between the same embedding, norm and output layer.
     """
 
+    capturable = True
+
     def __init__(
         self,
         config: ModelConfig,

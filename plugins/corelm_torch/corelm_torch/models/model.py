@@ -16,6 +16,9 @@ Keep = Callable[[Weight], object | None]
 class Model(Protocol):
     """A model, made without memory for its weights. `load` it before the first step."""
 
+    capturable: bool
+    """Whether a step does the same whatever the numbers in it are, so that a device can record and repeat it."""
+
     def parameters(self) -> Iterator[torch.nn.Parameter]:
         """All of them, on the meta device before they are loaded."""
 

@@ -1,0 +1,107 @@
+"""The numbers of quantised weights, for products of many rows."""
+
+import torch
+import triton
+import triton.language as tl
+
+from corelm_gpu.kernels.launch import Launch
+from corelm_gpu.quantised import QuantisedWeight
+
+GROUPS = 16
+"""Of one row, for one program, times `ROWS`."""
+ROWS = 4
+
+
+@triton.jit
+def dequantised(
+    q,
+    scale,
+    offset,
+    ROWS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ZERO: tl.constexpr,
+    OFFSETS: tl.constexpr,
+):
+    """Weights [ROWS, GROUPS * WIDTH] in float32, of `q` of that shape and scales [ROWS, GROUPS]."""
+    grouped = tl.reshape((q.to(tl.int32) - ZERO).to(tl.float32), [ROWS, GROUPS, WIDTH])
+    grouped *= scale.to(tl.float32)[:, :, None]
+    if OFFSETS:
+        grouped += offset.to(tl.float32)[:, :, None]
+    return tl.reshape(grouped, [ROWS, GROUPS * WIDTH])
+
+
+@triton.jit
+def _dequantise(
+    weights,
+    scales,
+    offsets,
+    values,
+    rows,
+    num_groups,
+    ROWS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    GROUP: tl.constexpr,
+    ZERO: tl.constexpr,
+    NIBBLES: tl.constexpr,
+    OFFSETS: tl.constexpr,
+):
+    width: tl.constexpr = GROUP // 2 if NIBBLES else GROUP
+    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+    first = tl.program_id(1) * GROUPS
+    group = first + tl.arange(0, GROUPS)[None, :]
+    scales_there = (row < rows) & (group < num_groups)
+    scale = tl.load(scales + row * num_groups + group, mask=scales_there, other=0.0)
+    offset = tl.load(offsets + row * num_groups + group, mask=scales_there, other=0.0) if OFFSETS else scale
+    place = tl.arange(0, GROUPS * width)[None, :]
+    there = (row < rows) & (first + place // width < num_groups)
+    q = tl.load(weights + (row * num_groups + first) * width + place, mask=there, other=0)
+    target = values + (row * num_groups + first) * GROUP + place // width * GROUP + place % width
+    kind: tl.constexpr = values.dtype.element_ty
+    if NIBBLES:
+        low = dequantised(q & 15, scale, offset, ROWS, GROUPS, width, ZERO, OFFSETS)
+        high = dequantised(q >> 4, scale, offset, ROWS, GROUPS, width, ZERO, OFFSETS)
+        tl.store(target, low.to(kind), mask=there)
+        tl.store(target + width, high.to(kind), mask=there)
+    else:
+        tl.store(target, dequantised(q, scale, offset, ROWS, GROUPS, width, ZERO, OFFSETS).to(kind), mask=there)
+
+
+def dequantise(weight: QuantisedWeight, values: torch.Tensor) -> Launch:
+    """Write the numbers of `weight` to `values` [outputs, inputs], contiguous, rounded to its type."""
+    outputs, groups = weight.scales.shape
+    return Launch(
+        kernel=_dequantise,
+        grid=(triton.cdiv(outputs, ROWS), triton.cdiv(groups, GROUPS)),
+        arguments={
+            "weights": weight.weights,
+            "scales": weight.scales,
+            "offsets": weight.scales if weight.offsets is None else weight.offsets,
+            "values": values,
+            "rows": outputs,
+            "num_groups": groups,
+        },
+        constants={"ROWS": ROWS, "GROUPS": GROUPS, **layout(weight)},
+    )
+
+
+def layout(weight: QuantisedWeight) -> dict[str, int | bool]:
+    """What kernels are compiled for."""
+    return {
+        "GROUP": weight.group,
+        "ZERO": weight.zero,
+        "NIBBLES": weight.nibbles,
+        "OFFSETS": weight.offsets is not None,
+    }
+
+
+def dequantise_reference(weight: QuantisedWeight) -> torch.Tensor:
+    """The numbers [outputs, inputs], in float64."""
+    q, outputs = weight.weights, weight.shape[0]
+    if weight.nibbles:
+        packed = q.view(outputs, -1, weight.group // 2)
+        q = torch.cat([packed & 15, packed >> 4], dim=-1)
+    grouped = (q.view(outputs, -1, weight.group).double() - weight.zero) * weight.scales.double().unsqueeze(-1)
+    if weight.offsets is not None:
+        grouped += weight.offsets.double().unsqueeze(-1)
+    return grouped.flatten(1)

@@ -1,0 +1,23 @@
+"""The step that takes most memory."""
+
+from corelm.api import ExecutorContext, SamplingParams, SequenceSlice, SequenceStart, StepPlan
+
+SAMPLING = SamplingParams(temperature=1.0, top_k=50, top_p=0.9, seed=0, logprobs=1)
+
+
+def largest_step(context: ExecutorContext, max_model_len: int) -> StepPlan:
+    """As many tokens and as many sequences as there may be, all sampled. They share block 0."""
+    sequences = min(context.max_num_seqs, context.max_num_batched_tokens)
+    length = min(context.max_num_batched_tokens // sequences, max_model_len)
+    blocks = (0,) * -(-length // context.block_size)
+    return StepPlan(
+        step_id=0,
+        started=tuple(
+            SequenceStart(seq_id=number, token_ids=[0] * length, prompt_len=length, sampling=SAMPLING)
+            for number in range(sequences)
+        ),
+        slices=tuple(
+            SequenceSlice(seq_id=number, start=0, num_tokens=length, new_block_ids=blocks, sample=True)
+            for number in range(sequences)
+        ),
+    )

@@ -1,0 +1,80 @@
+"""What a step takes to the device, and which steps are captured ones."""
+
+import numpy as np
+import pytest
+from corelm_gpu.attention_plan import MAX_SPLITS, choose_splits
+from corelm_gpu.decode_graphs import graph_sizes
+from corelm_gpu.staging import Staging
+from gpu_kernels import DEVICE
+from gpu_tiny import make_executor
+
+from corelm.api import SamplingParams, SequenceSlice, SequenceStart, StepPlan
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 8, 100, 256, 257, 1000])
+def test_sizes_of_captured_steps(most):
+    sizes = graph_sizes(most)
+    assert sizes[0] == 1
+    assert sizes[-1] == most
+    assert sizes == sorted(set(sizes))
+    for rows in range(1, most + 1):
+        size = min(size for size in sizes if size >= rows)
+        assert size - rows < 8 or size - rows < rows / 4, "most of what a captured step computes is wanted"
+
+
+@pytest.mark.parametrize("longest", [1, 511, 512, 5000, 10**6])
+@pytest.mark.parametrize("programs", [1, 8, 500, 5000])
+def test_contexts_are_shared_by_programs_while_there_are_few(longest, programs):
+    splits = choose_splits(longest, programs)
+    assert splits.bit_count() == 1
+    assert 1 <= splits <= MAX_SPLITS
+    assert splits == 1 or splits * programs <= 1024
+
+
+def test_arrays_arrive_as_they_are_and_stay():
+    staging = Staging(DEVICE)
+    arrays = [np.array([[3, -1, 5]]), np.zeros(0, np.int64), np.arange(7), np.arange(2**31 - 2, 2**31)]
+    sent = staging.send(arrays)
+    for _ in range(20):
+        staging.send([np.full(99, 8)])
+    for array, tensor in zip(arrays, sent, strict=True):
+        assert tensor.tolist() == array.tolist()
+        assert tensor.data_ptr() % 16 == 0
+
+
+def test_captured_steps_are_those_of_one_token_a_sequence(tiny_llama, monkeypatch):
+    executor = make_executor(tiny_llama)
+    executor.load(lambda fraction, text: None)
+    graphs = executor._runner.graphs
+    assert graphs.sizes == [1, 2, 4]
+    captured = []
+    run = graphs.run
+    monkeypatch.setattr(
+        graphs, "run", lambda batch, staging: captured.append(len(batch.lengths)) or run(batch, staging)
+    )
+    starts = [
+        SequenceStart(
+            seq_id=number,
+            token_ids=[4, 5],
+            prompt_len=2,
+            sampling=SamplingParams(seed=0, prompt_logprobs=0 if number == 3 else None),
+            embed=number == 4,
+        )
+        for number in range(1, 5)
+    ]
+
+    def step(step_id, *slices, started=()):
+        pieces = [
+            SequenceSlice(seq_id=seq_id, start=start, num_tokens=count, new_block_ids=blocks, sample=sample)
+            for seq_id, start, count, blocks, sample in slices
+        ]
+        executor.collect(executor.submit(StepPlan(step_id=step_id, slices=tuple(pieces), started=tuple(started))))
+
+    step(1, *[(number, 0, 1, (number,), False) for number in range(1, 5)], started=starts)
+    assert captured == []
+    step(2, (1, 1, 1, (), True), (2, 1, 1, (), True))
+    assert captured == [2]
+    step(3, (1, 2, 1, (), True), (2, 2, 1, (), True), (3, 1, 1, (), True))
+    assert captured == [2, 3], "a last token of a prompt is like any other"
+    step(4, (1, 3, 1, (), True), (4, 1, 1, (), False))
+    assert captured == [2, 3], "an embedding is no logits"
