@@ -7,7 +7,7 @@ PROJECTS := pyproject.toml $(wildcard plugins/*/pyproject.toml)
 KERNELS := plugins/corelm_cpu/hatch_build.py $(wildcard plugins/corelm_cpu/native/* plugins/corelm_cpu/native/*/*)
 SOURCES := corelm plugins tests docs $(wildcard examples benchmarks)
 
-.PHONY: run install test fuzz lint sanitize format docs clean
+.PHONY: run install test fuzz gpu-check lint sanitize compile-gpu format docs clean
 .DEFAULT_GOAL := run
 
 run: $(VENV)/.runtime
@@ -23,6 +23,10 @@ fuzz: MINUTES ?= 10
 fuzz: $(VENV)/.dev
 	$(BIN)/python tests/e2e/fuzzing.py $(MINUTES)
 
+# Tests and times the executor gpu on the machine's own Python; FLAGS=--dry-run does without a GPU.
+gpu-check:
+	benchmarks/gpu_check.sh $(FLAGS)
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -32,6 +36,10 @@ lint: $(VENV)/.dev
 
 sanitize: $(VENV)/.dev
 	$(BIN)/python plugins/corelm_cpu/native/sanitize.py
+
+# Compiles every GPU kernel for devices that are not here, in every combination of sizes; takes most of an hour.
+compile-gpu: $(VENV)/.dev
+	$(BIN)/python -m corelm_gpu.compile_ahead --full sm_80 sm_90 gfx942
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -42,6 +42,8 @@ def main():
     with (options.out / "log.txt").open("w+") as log:
         outcomes = [run(name, results, log, end, options.dry_run) for name in options.only]
     print(table(read(results)))
+    if options.dry_run:
+        print("Dry run: the times and shares mean nothing.")
     sys.exit(outcomes.count("done") < len(outcomes))
 
 

@@ -71,7 +71,7 @@ class Driver:
     def decode(self, steps, *, depth=1):
         """Seconds from the end of one step to the end of the next, with `depth` of them submitted at a time."""
         ends, submitted = [], []
-        for _ in range(steps + 1):
+        for _ in range(steps + depth):
             submitted.append(self.executor.submit(self._next()))
             if len(submitted) == depth:
                 self._check(self.executor.collect(submitted.pop(0)))

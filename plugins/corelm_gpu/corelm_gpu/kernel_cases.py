@@ -52,11 +52,10 @@ class Heads:
         return f"{name}, {self.variant}" if self.variant else name
 
 
-def cases(*, full: bool, fp8: bool) -> Cases:
+def cases(*, full: bool) -> Cases:
     """All kernels: attention with each size and variant once, or in `full` with all of them together."""
     for heads in _all_heads() if full else _some_heads():
-        if fp8 or "fp8" not in heads.variant:
-            yield from _attention(heads)
+        yield from _attention(heads)
     yield from _quantised()
     yield from _others()
 
@@ -121,23 +120,38 @@ def _attention(heads: Heads) -> Cases:
 
 def _quantised() -> Cases:
     """One of each layout."""
-    nibbles, words = tensor(4096, 2048, dtype=torch.uint8), tensor(4096, 4096, dtype=torch.int8)
-    half, single = tensor(4096, 128, dtype=torch.float16), floats(4096, 128)
     layouts = {
-        "Q4_0": QuantisedWeight(weights=nibbles, scales=half, offsets=None, zero=8, group=32, shape=(4096, 4096)),
-        "Q4_1": QuantisedWeight(weights=nibbles, scales=half, offsets=half, zero=0, group=32, shape=(4096, 4096)),
-        "Q4_K": QuantisedWeight(weights=nibbles, scales=single, offsets=single, zero=0, group=32, shape=(4096, 4096)),
-        "Q5_K": QuantisedWeight(weights=words, scales=single, offsets=single, zero=0, group=32, shape=(4096, 4096)),
-        "Q8_0": QuantisedWeight(weights=words, scales=half, offsets=None, zero=0, group=32, shape=(4096, 4096)),
-        "Q6_K": QuantisedWeight(
-            weights=words, scales=floats(4096, 256), offsets=None, zero=0, group=16, shape=(4096, 4096)
-        ),
+        "Q4_0": _weight(nibbles=True, zero=8),
+        "Q4_1": _weight(nibbles=True, offsets=True),
+        "Q4_K": _weight(nibbles=True, offsets=True, factors=True),
+        "Q5_K": _weight(offsets=True, factors=True),
+        "Q8_0": _weight(),
+        "Q6_K": _weight(group=16, factors=True),
     }
     for name, weight in layouts.items():
         for rows in (8, 64) if name in ("Q4_K", "Q6_K") else (8,):
             x = tensor(rows, 4096)
             yield f"{name}, {rows} rows", quantised_linear(x, weight, None, x)
         yield name, dequantise(weight, tensor(4096, 4096))
+
+
+def _weight(
+    *, nibbles: bool = False, group: int = 32, offsets: bool = False, factors: bool = False, zero: int = 0
+) -> QuantisedWeight:
+    """A matrix of 4096 by 4096."""
+    weights = tensor(4096, 2048, dtype=torch.uint8) if nibbles else tensor(4096, 4096, dtype=torch.int8)
+    scales = tensor(4096, 4096 // group, dtype=torch.int8 if factors else torch.float16)
+    of_many = tensor(4096, 16, dtype=torch.float16) if factors else None
+    return QuantisedWeight(
+        weights=weights,
+        scales=scales,
+        offsets=scales if offsets else None,
+        scale_factors=of_many,
+        offset_factors=of_many if offsets else None,
+        zero=zero,
+        group=group,
+        shape=(4096, 4096),
+    )
 
 
 def _others() -> Cases:

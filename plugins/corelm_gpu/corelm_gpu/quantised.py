@@ -1,7 +1,7 @@
 """Weights as GGUF files have them, on the device: unpacked there into one layout, without changing a value.
 
-A weight is ``scale * (q - zero) + offset``, with a scale and perhaps an offset for each group of 32 or 16 inputs.
-The blocks are described in https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h.
+A weight is ``scale * (q - zero) + offset``, with a scale and perhaps an offset for each group of 32 or 16 inputs. In
+the K encodings these are small whole numbers, which have factors for each 256 inputs. The blocks are described in https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h.
 """
 
 from collections.abc import Callable
@@ -22,10 +22,14 @@ class QuantisedWeight:
     """int8 [outputs, inputs], or uint8 [outputs, inputs / 2]: byte j of a group has its weights j (the low four bits)
     and j + group / 2."""
     scales: torch.Tensor
-    """[outputs, inputs / group], float16 where that is exact, else float32."""
-    offsets: torch.Tensor | None
+    """[outputs, inputs / group], float16, or int8 with factors."""
+    offsets: torch.Tensor | None = None
     """As `scales`."""
-    zero: int
+    scale_factors: torch.Tensor | None = None
+    """float16 [outputs, inputs / 256]: what scales are multiplied with."""
+    offset_factors: torch.Tensor | None = None
+    """The same of offsets."""
+    zero: int = 0
     group: int
     shape: tuple[int, int]
 
@@ -34,45 +38,36 @@ class QuantisedWeight:
         """Whether `weights` has two in a byte."""
         return self.weights.dtype == torch.uint8
 
+    @property
+    def groups_per_factor(self) -> int:
+        """0 without factors."""
+        return 0 if self.scale_factors is None else FULL // self.group
+
+
+_Parts = dict[str, torch.Tensor]
+"""The tensors of a `QuantisedWeight`, of blocks: [B, ...]."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Unpacked:
-    """Parts of blocks [B, ...]: `weights` [B, bytes], `scales` and `offsets` [B, groups]."""
+class _Unpacking:
+    """How blocks of an encoding are taken apart."""
 
-    weights: torch.Tensor
-    scales: torch.Tensor
-    offsets: torch.Tensor | None = None
+    unpack: Callable[[torch.Tensor], _Parts]
+    size: int = 32
+    """Weights of a block."""
+    group: int = 32
     zero: int = 0
 
 
 def keep(weight: Weight, device: torch.device) -> QuantisedWeight | None:
     """Unpack `weight` on `device`; None if it has no blocks."""
-    found = _UNPACK.get(weight.encoding)
-    if found is None:
+    unpacking = _UNPACKING.get(weight.encoding)
+    if unpacking is None:
         return None
-    size, unpack = found
     outputs, inputs = weight.shape
-    blocks = torch.from_numpy(weight.data).to(device).view(-1, weight.data.shape[1] * size // inputs)
-    unpacked = unpack(blocks)
-    groups = unpacked.scales.shape[1]
-
-    def rows(values: torch.Tensor) -> torch.Tensor:
-        return values.reshape(outputs, -1).contiguous()
-
-    return QuantisedWeight(
-        weights=rows(unpacked.weights),
-        scales=rows(_narrow(unpacked.scales)),
-        offsets=None if unpacked.offsets is None else rows(_narrow(unpacked.offsets)),
-        zero=unpacked.zero,
-        group=size // groups,
-        shape=(outputs, inputs),
-    )
-
-
-def _narrow(values: torch.Tensor) -> torch.Tensor:
-    """In float16 if it holds all of them exactly."""
-    narrow = values.half()
-    return narrow if torch.equal(narrow.to(values.dtype), values) else values
+    blocks = torch.from_numpy(weight.data).to(device).view(-1, weight.data.shape[1] * unpacking.size // inputs)
+    parts = {name: part.reshape(outputs, -1).contiguous() for name, part in unpacking.unpack(blocks).items()}
+    return QuantisedWeight(**parts, zero=unpacking.zero, group=unpacking.group, shape=(outputs, inputs))
 
 
 def _halves(blocks: torch.Tensor, begin: int) -> torch.Tensor:
@@ -102,12 +97,12 @@ def _bytes(values: torch.Tensor, zero: int) -> torch.Tensor:
     return (values.to(torch.int8) - zero).flatten(1)
 
 
-def _q4_0(blocks: torch.Tensor) -> _Unpacked:
-    return _Unpacked(weights=blocks[:, 2:], scales=_halves(blocks, 0), zero=8)
+def _q4_0(blocks: torch.Tensor) -> _Parts:
+    return {"weights": blocks[:, 2:], "scales": _halves(blocks, 0)}
 
 
-def _q4_1(blocks: torch.Tensor) -> _Unpacked:
-    return _Unpacked(weights=blocks[:, 4:], scales=_halves(blocks, 0), offsets=_halves(blocks, 2))
+def _q4_1(blocks: torch.Tensor) -> _Parts:
+    return {"weights": blocks[:, 4:], "scales": _halves(blocks, 0), "offsets": _halves(blocks, 2)}
 
 
 def _five_bits(blocks: torch.Tensor) -> torch.Tensor:
@@ -116,53 +111,56 @@ def _five_bits(blocks: torch.Tensor) -> torch.Tensor:
     return _nibbles(blocks[:, -16:]) | highest << 4
 
 
-def _q5_0(blocks: torch.Tensor) -> _Unpacked:
-    return _Unpacked(weights=_bytes(_five_bits(blocks), 16), scales=_halves(blocks, 0))
+def _q5_0(blocks: torch.Tensor) -> _Parts:
+    return {"weights": _bytes(_five_bits(blocks), 16), "scales": _halves(blocks, 0)}
 
 
-def _q5_1(blocks: torch.Tensor) -> _Unpacked:
-    return _Unpacked(weights=_bytes(_five_bits(blocks), 0), scales=_halves(blocks, 0), offsets=_halves(blocks, 2))
+def _q5_1(blocks: torch.Tensor) -> _Parts:
+    return {"weights": _bytes(_five_bits(blocks), 0), "scales": _halves(blocks, 0), "offsets": _halves(blocks, 2)}
 
 
-def _q8_0(blocks: torch.Tensor) -> _Unpacked:
-    return _Unpacked(weights=blocks[:, 2:].view(torch.int8), scales=_halves(blocks, 0))
+def _q8_0(blocks: torch.Tensor) -> _Parts:
+    return {"weights": blocks[:, 2:].view(torch.int8), "scales": _halves(blocks, 0)}
 
 
-def _k_scales(blocks: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _k_scales(blocks: torch.Tensor) -> _Parts:
     """Scales and offsets of the 8 groups of Q4_K and Q5_K: six bits each in bytes 4 to 15, times two float16."""
     first, second, third = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
-    scales = torch.cat([first & 63, third & 15 | first >> 2 & 48], dim=1)
-    offsets = torch.cat([second & 63, third >> 4 | second >> 2 & 48], dim=1)
-    return _halves(blocks, 0).float() * scales, -_halves(blocks, 2).float() * offsets
+    return {
+        "scales": torch.cat([first & 63, third & 15 | first >> 2 & 48], dim=1).view(torch.int8),
+        "offsets": torch.cat([second & 63, third >> 4 | second >> 2 & 48], dim=1).view(torch.int8),
+        "scale_factors": _halves(blocks, 0),
+        "offset_factors": -_halves(blocks, 2),
+    }
 
 
-def _q4_k(blocks: torch.Tensor) -> _Unpacked:
-    scales, offsets = _k_scales(blocks)
+def _q4_k(blocks: torch.Tensor) -> _Parts:
     values = _nibbles(blocks[:, 16:].view(-1, 4, 32)).view(-1, 8, 32)
-    return _Unpacked(weights=_pairs(values), scales=scales, offsets=offsets)
+    return {"weights": _pairs(values), **_k_scales(blocks)}
 
 
-def _q5_k(blocks: torch.Tensor) -> _Unpacked:
-    scales, offsets = _k_scales(blocks)
+def _q5_k(blocks: torch.Tensor) -> _Parts:
     values = _nibbles(blocks[:, 48:].view(-1, 4, 32)).view(-1, 8, 32) | _bits(blocks[:, 16:48], 1) << 4
-    return _Unpacked(weights=_bytes(values, 0), scales=scales, offsets=offsets)
+    return {"weights": _bytes(values, 0), **_k_scales(blocks)}
 
 
-def _q6_k(blocks: torch.Tensor) -> _Unpacked:
+def _q6_k(blocks: torch.Tensor) -> _Parts:
     low = _nibbles(blocks[:, :128].view(-1, 2, 64)).view(-1, 2, 4, 32)
     high = _bits(blocks[:, 128:192].reshape(-1, 32), 2).view(-1, 2, 4, 32)
-    scales = _halves(blocks, 208).float() * blocks[:, 192:208].view(torch.int8)
-    return _Unpacked(weights=_bytes((low | high << 4).flatten(1), 32), scales=scales)
+    return {
+        "weights": _bytes((low | high << 4).flatten(1), 32),
+        "scales": blocks[:, 192:208].view(torch.int8),
+        "scale_factors": _halves(blocks, 208),
+    }
 
 
-_UNPACK: dict[Encoding, tuple[int, Callable[[torch.Tensor], _Unpacked]]] = {
-    Encoding.Q4_0: (32, _q4_0),
-    Encoding.Q4_1: (32, _q4_1),
-    Encoding.Q5_0: (32, _q5_0),
-    Encoding.Q5_1: (32, _q5_1),
-    Encoding.Q8_0: (32, _q8_0),
-    Encoding.Q4_K: (FULL, _q4_k),
-    Encoding.Q5_K: (FULL, _q5_k),
-    Encoding.Q6_K: (FULL, _q6_k),
+_UNPACKING = {
+    Encoding.Q4_0: _Unpacking(unpack=_q4_0, zero=8),
+    Encoding.Q4_1: _Unpacking(unpack=_q4_1),
+    Encoding.Q5_0: _Unpacking(unpack=_q5_0),
+    Encoding.Q5_1: _Unpacking(unpack=_q5_1),
+    Encoding.Q8_0: _Unpacking(unpack=_q8_0),
+    Encoding.Q4_K: _Unpacking(unpack=_q4_k, size=FULL),
+    Encoding.Q5_K: _Unpacking(unpack=_q5_k, size=FULL),
+    Encoding.Q6_K: _Unpacking(unpack=_q6_k, size=FULL, group=16),
 }
-"""Weights of a block, and what takes blocks apart."""

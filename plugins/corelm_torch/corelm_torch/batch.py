@@ -9,7 +9,6 @@ from corelm.api import LogitsProcessor, SequenceSlice, SequenceStart, StepPlan
 from corelm_torch.arrays import Ints
 from corelm_torch.details import Details, SamplingTable
 
-
 UNKNOWN = -1
 NO_INTS: Ints = np.zeros(0, np.int64)
 
@@ -160,7 +159,7 @@ class SequenceTable:
         return any(self._tokens[place] == UNKNOWN for place in last)
 
     def append(self, batch: Batch, token_ids: Ints) -> None:
-        """Append the sampled `token_ids`, of ``batch.sampled`` and -1 for errors, to the sequences that are still there."""
+        """Append the `token_ids` of ``batch.sampled``, -1 for errors, to the sequences that are still there."""
         alive = (self._lives[batch.table_rows] == batch.lives)[batch.sampled]
         rows, token_ids = batch.table_rows[batch.sampled][alive], token_ids[alive]
         # A sequence that failed may be in the next step already, which must find a token to compute.

@@ -71,6 +71,7 @@ def _problems(config: Any) -> list[str]:
     layer_types = set(getattr(config, "layer_types", None) or ()) - _LAYER_TYPES
     found = {
         "it is an encoder and a decoder": config.is_encoder_decoder,
+        "it is an encoder that became a decoder": getattr(config, "is_decoder", False),
         "it has attention to another model": getattr(config, "add_cross_attention", False),
         "it is made for more than text": config.get_text_config() is not config,
         "its weights are quantised": getattr(config, "quantization_config", None) is not None,

@@ -33,7 +33,16 @@ MIXED = WINDOW | {"layer_types": ["sliding_attention", "full_attention"]}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2}
 LOCAL = {"num_local_experts": 4, "num_experts_per_tok": 2}
 ROUTED = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "first_k_dense_replace": 1}
-LATENT = {"kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16}
+LATENT = {
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 16,
+    "q_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 16,
+}
+"""Keys are wider than values."""
+ONE_GROUP = {"n_group": 1, "topk_group": 1, "n_shared_experts": 1}
 LONG_ROPE = {
     "rope_type": "longrope",
     "rope_theta": 10000.0,
@@ -53,21 +62,34 @@ GEMMA_3N = {
     "laurel_rank": 8,
     "head_dim": 16,
 }
+GEMMA_4 = MIXED | {
+    "num_key_value_heads": 2,
+    "num_global_key_value_heads": 1,
+    "attention_k_eq_v": True,
+    "head_dim": 16,
+    "global_head_dim": 32,
+    "vocab_size_per_layer_input": VOCABULARY,
+    "hidden_size_per_layer_input": 16,
+}
+"""Layers differ in their heads."""
 
 Configs = dict[str, Callable[[], hf.PretrainedConfig]]
 
 RUNNING: Configs = {
     "afmoe": lambda: hf.AfmoeConfig(**SIZES, **WINDOW, head_dim=16),
     "apertus": lambda: hf.ApertusConfig(**SIZES),
+    "aria": lambda: hf.AriaTextConfig(**SIZES, moe_num_experts=4, moe_topk=2, moe_num_shared_experts=1, head_dim=16),
     "arcee": lambda: hf.ArceeConfig(**SIZES),
-    "bert": lambda: hf.BertConfig(**MANY, is_decoder=True),
     "biogpt": lambda: hf.BioGptConfig(**MANY),
     "bitnet": lambda: hf.BitNetConfig(**SIZES),
     "codegen": lambda: hf.CodeGenConfig(**GPT2, rotary_dim=8),
     "cohere": lambda: hf.CohereConfig(**SIZES, use_qk_norm=True),
     "cohere2": lambda: hf.Cohere2Config(**SIZES, **MIXED),
+    "cohere2_moe": lambda: hf.Cohere2MoeConfig(**SIZES, **MIXED, **EXPERTS),
     "ctrl": lambda: hf.CTRLConfig(**GPT2, dff=96),
     "cwm": lambda: hf.CwmConfig(**SIZES, **WINDOW, head_dim=16),
+    "deepseek_v2": lambda: hf.DeepseekV2Config(**SIZES | LATENT | ROUTED | ONE_GROUP | {"q_lora_rank": None}),
+    "deepseek_v3": lambda: hf.DeepseekV3Config(**SIZES | LATENT, **ROUTED, **ONE_GROUP),
     "diffllama": lambda: hf.DiffLlamaConfig(**SIZES, head_dim=16),
     "dots1": lambda: hf.Dots1Config(**SIZES, **ROUTED, n_shared_experts=1),
     "ernie4_5": lambda: hf.Ernie4_5Config(**SIZES),
@@ -75,6 +97,9 @@ RUNNING: Configs = {
         **SIZES, moe_num_experts=4, moe_k=2, moe_intermediate_size=48, moe_layer_start_index=0
     ),
     "exaone4": lambda: hf.Exaone4Config(**SIZES, **MIXED),
+    "exaone_moe": lambda: hf.ExaoneMoeConfig(
+        **SIZES, **MIXED, **EXPERTS, moe_intermediate_size=48, first_k_dense_replace=1
+    ),
     "flex_olmo": lambda: hf.FlexOlmoConfig(**SIZES, **EXPERTS),
     "gemma": lambda: hf.GemmaConfig(**SIZES, head_dim=32),
     "gemma2": lambda: hf.Gemma2Config(
@@ -82,9 +107,11 @@ RUNNING: Configs = {
     ),
     "gemma3": lambda: hf.Gemma3TextConfig(**SIZES, **MIXED, head_dim=32),
     "gemma3n": lambda: hf.Gemma3nTextConfig(**SIZES | GEMMA_3N),
+    "gemma4": lambda: hf.Gemma4TextConfig(**SIZES | GEMMA_4),
     "glm": lambda: hf.GlmConfig(**SIZES, head_dim=16),
     "glm4": lambda: hf.Glm4Config(**SIZES, head_dim=16),
     "glm4_moe": lambda: hf.Glm4MoeConfig(**SIZES, **ROUTED, n_shared_experts=1, head_dim=16),
+    "glm4_moe_lite": lambda: hf.Glm4MoeLiteConfig(**SIZES | LATENT, **ROUTED, **ONE_GROUP),
     "gpt2": lambda: hf.GPT2Config(**GPT2, scale_attn_by_inverse_layer_idx=True),
     "gpt_bigcode": lambda: hf.GPTBigCodeConfig(**GPT2),
     "gpt_neox": lambda: hf.GPTNeoXConfig(**MANY),
@@ -99,10 +126,12 @@ RUNNING: Configs = {
     "hunyuan_v1_moe": lambda: hf.HunYuanMoEV1Config(**SIZES, num_experts=4, moe_topk=2, head_dim=16),
     "hyperclovax": lambda: hf.HyperCLOVAXConfig(**SIZES),
     "jais2": lambda: hf.Jais2Config(**SIZES),
+    "minicpm3": lambda: hf.MiniCPM3Config(**SIZES | LATENT),
     "minimax_m2": lambda: hf.MiniMaxM2Config(**SIZES, **LOCAL, head_dim=16),
     "ministral": lambda: hf.MinistralConfig(**SIZES, **WINDOW, head_dim=16),
     "ministral3": lambda: hf.Ministral3Config(**SIZES, head_dim=16),
     "mixtral": lambda: hf.MixtralConfig(**SIZES, **WINDOW, num_local_experts=4),
+    "modernbert_decoder": lambda: hf.ModernBertDecoderConfig(**MANY, sliding_window=9, global_attn_every_n_layers=2),
     "nanochat": lambda: hf.NanoChatConfig(**SIZES),
     "nemotron": lambda: hf.NemotronConfig(**SIZES),
     "olmo": lambda: hf.OlmoConfig(**SIZES, clip_qkv=3.0),
@@ -126,11 +155,12 @@ RUNNING: Configs = {
     "stablelm": lambda: hf.StableLmConfig(**SIZES, use_qkv_bias=True, qk_layernorm=True),
     "starcoder2": lambda: hf.Starcoder2Config(**SIZES, **WINDOW),
     "vaultgemma": lambda: hf.VaultGemmaConfig(**SIZES, **WINDOW, head_dim=16),
+    "youtu": lambda: hf.YoutuConfig(**SIZES | LATENT, tie_word_embeddings=False),
 }
 """Those that run."""
 
 NO_INTERFACE = "it has attention that does not go through transformers' interface, or none at all"
-MLA = "it has keys and values of different sizes"
+DECODED = "it is an encoder that became a decoder"
 LINEAR = "it has layers of linear_attention"
 REFUSED: dict[str, tuple[Callable[[], hf.PretrainedConfig], str]] = {
     "bart": (
@@ -149,14 +179,22 @@ REFUSED: dict[str, tuple[Callable[[], hf.PretrainedConfig], str]] = {
         ),
         "its code does not run without numbers: NotImplementedError",
     ),
-    "deepseek_v3": (lambda: hf.DeepseekV3Config(**SIZES, **LATENT, n_routed_experts=4, n_group=1, topk_group=1), MLA),
+    "deepseek_v32": (
+        lambda: hf.DeepseekV32Config(**SIZES | LATENT, **ROUTED, **ONE_GROUP),
+        "it has layers of indexed_attention",
+    ),
     "doge": (lambda: hf.DogeConfig(**SIZES, head_dim=16), "it has masks of the model's own, or a bias on scores"),
     "falcon": (lambda: hf.FalconConfig(**MANY), NO_INTERFACE),
     "falcon_h1": (
         lambda: hf.FalconH1Config(**SIZES, mamba_n_heads=8, mamba_d_head=16, mamba_d_ssm=128, mamba_n_groups=1),
         "it has layers of hybrid",
     ),
-    "gemma4": (lambda: hf.Gemma4TextConfig(**SIZES), "its layers differ in their heads"),
+    "gemma4, uneven": (
+        lambda: hf.Gemma4TextConfig(
+            **SIZES | GEMMA_4 | {"num_attention_heads": 6, "num_key_value_heads": 3, "num_global_key_value_heads": 2}
+        ),
+        "its layers differ in their heads",
+    ),
     "gpt_neo": (
         lambda: hf.GPTNeoConfig(
             vocab_size=VOCABULARY, hidden_size=64, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]]
@@ -164,6 +202,7 @@ REFUSED: dict[str, tuple[Callable[[], hf.PretrainedConfig], str]] = {
         NO_INTERFACE,
     ),
     "gpt_oss": (lambda: hf.GptOssConfig(**SIZES, **LOCAL, **WINDOW, head_dim=16), "it has attention with s_aux"),
+    "hrm_text": (lambda: hf.HrmTextConfig(**SIZES), "it has layers that run several times"),
     "jamba": (lambda: hf.JambaConfig(**SIZES, num_experts=4, attn_layer_period=2, attn_layer_offset=1), LINEAR),
     "lfm2": (lambda: hf.Lfm2Config(**SIZES, layer_types=["conv", "full_attention"]), "it has layers of conv"),
     "llama4": (
@@ -173,8 +212,8 @@ REFUSED: dict[str, tuple[Callable[[], hf.PretrainedConfig], str]] = {
         "it has layers of chunked_attention",
     ),
     "mamba": (lambda: hf.MambaConfig(vocab_size=VOCABULARY, hidden_size=64, num_hidden_layers=2), LINEAR),
-    "minicpm3": (lambda: hf.MiniCPM3Config(**SIZES, **LATENT, q_lora_rank=16), MLA),
     "mpt": (lambda: hf.MptConfig(vocab_size=VOCABULARY, d_model=64, n_layers=2, n_heads=4), NO_INTERFACE),
+    "roberta": (lambda: hf.RobertaConfig(**MANY, is_decoder=True), DECODED),
     "rwkv": (lambda: hf.RwkvConfig(vocab_size=VOCABULARY, hidden_size=64, num_hidden_layers=2), NO_INTERFACE),
     "stablelm, dynamic": (
         lambda: hf.StableLmConfig(

@@ -1,7 +1,12 @@
-"""Fixtures of the GPU executor's tests."""
+"""Fixtures of the GPU executor's tests, and the interpreter that they run in where there is no GPU."""
 
 import pytest
+import quick_interpreter
+import triton
 from gpu_tiny import save_tiny_llama
+
+if triton.knobs.runtime.interpret:
+    quick_interpreter.install()
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from corelm_gpu.kernels.decode_attention import decode_attention
 from corelm_gpu.kernels.prefill_attention import prefill_attention, tile_rows
 from gpu_kernels import DEVICE, DTYPES, assert_close, ints, poisoned, random
 
-F32, F16 = DTYPES
+F32, F16, *OTHERS = DTYPES
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ CASES = [
     Case((2, 1, 256), 16, F32, window=5, softcap=5.0, cache=FP8),
 ]
 """8-way and odd groups among them."""
+CASES += [replace(case, dtype=other) for other in OTHERS for case in CASES if case.dtype == F16]
 SLICES = [(0, 1), (5, 7), (63, 1), (130, 3), (16, 40), (0, 17), (15, 1), (16, 1)]
 """Start and length of each: one token, a whole block, both sides of a block's border, chunks of prompts."""
 

@@ -23,22 +23,22 @@ def table(tmp_path_factory):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    head, _, *lines = (line.strip("| ").split(" | ") for line in done.stdout.splitlines())
+    head, _, *lines = ([cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines())
     return [dict(zip(head, line, strict=True)) for line in lines]
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("target", TARGETS)
-def test_every_kernel_compiles(table, target):
-    kernels = {row["kernel"] for row in table if row["target"] == target}
-    assert kernels == {row["kernel"] for row in table}
+def test_every_kernel_compiles(table):
+    kernels = {row["kernel"] for row in table}
     assert {"decode", "join", "prefill", "rotate_write", "quantised_linear", "dequantise", "sample"} <= kernels
-
-
-def test_fp8_is_compiled_where_there_is_such_a_type(table):
-    assert {row["target"] for row in table if "fp8" in row["case"]} == {"sm_90"}
+    assert all(row["sm_90"].count(" / ") == 2 for row in table)
+    for target in ("sm_80", "gfx942"):
+        assert {row["case"] for row in table if not row[target]} == {
+            row["case"] for row in table if "fp8" in row["case"]
+        }
 
 
 def test_attention_stays_in_registers(table):
-    rows = [row for row in table if row["target"] == "sm_90" and row["kernel"] in ("decode", "prefill")]
-    assert [row for row in rows if row["spilled"] != "0"] == []
+    rows = [row for row in table if row["kernel"] in ("decode", "prefill")]
+    assert len(rows) >= 12
+    assert [row for row in rows if not row["sm_90"].endswith(" / 0")] == []

@@ -8,12 +8,6 @@ import pytest
 import torch
 import transformers
 from architectures import REFUSED, RUNNING, SIZES, make
-from corelm_torch.models.transformers_attention import (
-    AttentionCall,
-    LayerAttention,
-    PagedAnswers,
-    UnsupportedAttentionError,
-)
 from corelm_torch.parts import load_parts
 from safetensors.torch import load_file, save_file
 
@@ -145,12 +139,3 @@ def test_progress_is_told(tmp_path):
     assert len(told) > 10
     assert told == sorted(told)
     assert told[-1] < 1
-
-
-def test_a_layer_that_changes_is_noticed():
-    layer = LayerAttention(heads=2, kv_heads=1, head_dim=4, window=9, softcap=None)
-    states = {"q": torch.zeros(1, 2, 3, 4), "k": torch.zeros(1, 1, 3, 4), "v": torch.zeros(1, 1, 3, 4)}
-    for changes in ({"window": 8}, {"softcap": 30.0}):
-        values = {"mask": None, "causal": True, "scale": None, "softcap": None, "window": 9} | changes
-        with pytest.raises(UnsupportedAttentionError, match="attention of layer 0 was"):
-            PagedAnswers(None, (layer,)).attend(AttentionCall(**states, **values))

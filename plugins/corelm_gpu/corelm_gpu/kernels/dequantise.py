@@ -1,5 +1,7 @@
 """The numbers of quantised weights, for products of many rows."""
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -10,6 +12,16 @@ from corelm_gpu.quantised import QuantisedWeight
 GROUPS = 16
 """Of one row, for one program, times `ROWS`."""
 ROWS = 4
+
+
+@triton.jit
+def load_scale(scales, factors, row, group, num_groups, there, GROUPS_PER_FACTOR: tl.constexpr):
+    """Scales, or offsets, of groups of rows, in float32."""
+    scale = tl.load(scales + row * num_groups + group, mask=there, other=0).to(tl.float32)
+    if GROUPS_PER_FACTOR > 0:
+        place = row * (num_groups // GROUPS_PER_FACTOR) + group // GROUPS_PER_FACTOR
+        scale *= tl.load(factors + place, mask=there, other=0.0).to(tl.float32)
+    return scale
 
 
 @triton.jit
@@ -24,10 +36,9 @@ def dequantised(
     OFFSETS: tl.constexpr,
 ):
     """Weights [ROWS, GROUPS * WIDTH] in float32, of `q` of that shape and scales [ROWS, GROUPS]."""
-    grouped = tl.reshape((q.to(tl.int32) - ZERO).to(tl.float32), [ROWS, GROUPS, WIDTH])
-    grouped *= scale.to(tl.float32)[:, :, None]
+    grouped = tl.reshape((q.to(tl.int32) - ZERO).to(tl.float32), [ROWS, GROUPS, WIDTH]) * scale[:, :, None]
     if OFFSETS:
-        grouped += offset.to(tl.float32)[:, :, None]
+        grouped += offset[:, :, None]
     return tl.reshape(grouped, [ROWS, GROUPS * WIDTH])
 
 
@@ -36,12 +47,15 @@ def _dequantise(
     weights,
     scales,
     offsets,
+    scale_factors,
+    offset_factors,
     values,
     rows,
     num_groups,
     ROWS: tl.constexpr,
     GROUPS: tl.constexpr,
     GROUP: tl.constexpr,
+    GROUPS_PER_FACTOR: tl.constexpr,
     ZERO: tl.constexpr,
     NIBBLES: tl.constexpr,
     OFFSETS: tl.constexpr,
@@ -50,9 +64,11 @@ def _dequantise(
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
     first = tl.program_id(1) * GROUPS
     group = first + tl.arange(0, GROUPS)[None, :]
-    scales_there = (row < rows) & (group < num_groups)
-    scale = tl.load(scales + row * num_groups + group, mask=scales_there, other=0.0)
-    offset = tl.load(offsets + row * num_groups + group, mask=scales_there, other=0.0) if OFFSETS else scale
+    groups_there = (row < rows) & (group < num_groups)
+    scale = load_scale(scales, scale_factors, row, group, num_groups, groups_there, GROUPS_PER_FACTOR)
+    offset = scale
+    if OFFSETS:
+        offset = load_scale(offsets, offset_factors, row, group, num_groups, groups_there, GROUPS_PER_FACTOR)
     place = tl.arange(0, GROUPS * width)[None, :]
     there = (row < rows) & (first + place // width < num_groups)
     q = tl.load(weights + (row * num_groups + first) * width + place, mask=there, other=0)
@@ -73,22 +89,29 @@ def dequantise(weight: QuantisedWeight, values: torch.Tensor) -> Launch:
     return Launch(
         kernel=_dequantise,
         grid=(triton.cdiv(outputs, ROWS), triton.cdiv(groups, GROUPS)),
-        arguments={
-            "weights": weight.weights,
-            "scales": weight.scales,
-            "offsets": weight.scales if weight.offsets is None else weight.offsets,
-            "values": values,
-            "rows": outputs,
-            "num_groups": groups,
-        },
+        arguments={**parts(weight), "values": values, "rows": outputs, "num_groups": groups},
         constants={"ROWS": ROWS, "GROUPS": GROUPS, **layout(weight)},
     )
 
 
-def layout(weight: QuantisedWeight) -> dict[str, int | bool]:
+def parts(weight: QuantisedWeight) -> dict[str, torch.Tensor]:
+    """The arguments that a weight is; those that it does not have are not looked at."""
+    scales = weight.scales
+    factors = scales if weight.scale_factors is None else weight.scale_factors
+    return {
+        "weights": weight.weights,
+        "scales": scales,
+        "offsets": scales if weight.offsets is None else weight.offsets,
+        "scale_factors": factors,
+        "offset_factors": factors if weight.offset_factors is None else weight.offset_factors,
+    }
+
+
+def layout(weight: QuantisedWeight) -> dict[str, Any]:
     """What kernels are compiled for."""
     return {
         "GROUP": weight.group,
+        "GROUPS_PER_FACTOR": weight.groups_per_factor,
         "ZERO": weight.zero,
         "NIBBLES": weight.nibbles,
         "OFFSETS": weight.offsets is not None,
@@ -101,7 +124,15 @@ def dequantise_reference(weight: QuantisedWeight) -> torch.Tensor:
     if weight.nibbles:
         packed = q.view(outputs, -1, weight.group // 2)
         q = torch.cat([packed & 15, packed >> 4], dim=-1)
-    grouped = (q.view(outputs, -1, weight.group).double() - weight.zero) * weight.scales.double().unsqueeze(-1)
+    grouped = q.view(outputs, -1, weight.group).double() - weight.zero
+    grouped *= _multiplied(weight.scales, weight.scale_factors)
     if weight.offsets is not None:
-        grouped += weight.offsets.double().unsqueeze(-1)
+        grouped += _multiplied(weight.offsets, weight.offset_factors)
     return grouped.flatten(1)
+
+
+def _multiplied(scales: torch.Tensor, factors: torch.Tensor | None) -> torch.Tensor:
+    """[outputs, groups, 1]"""
+    if factors is None:
+        return scales.double().unsqueeze(-1)
+    return (scales.double().view(*factors.shape, -1) * factors.double().unsqueeze(-1)).flatten(1).unsqueeze(-1)

@@ -4,13 +4,12 @@ import torch
 import triton
 import triton.language as tl
 
-from corelm_gpu.kernels.dequantise import dequantised, layout
+from corelm_gpu.kernels.dequantise import dequantised, layout, load_scale, parts
 from corelm_gpu.kernels.launch import Launch
 from corelm_gpu.quantised import QuantisedWeight
 
-INPUTS = 64
-OUTPUTS = 64
-"""What a program computes with at a time."""
+FEW_ROWS = 16
+"""Up to so many rows, a product waits for weights alone: programs are small, to be many, and read whole cache lines."""
 
 
 @triton.jit
@@ -40,6 +39,8 @@ def _quantised_linear(
     weights,
     scales,
     offsets,
+    scale_factors,
+    offset_factors,
     bias,
     y,
     rows,
@@ -50,6 +51,7 @@ def _quantised_linear(
     OUTPUTS: tl.constexpr,
     GROUPS: tl.constexpr,
     GROUP: tl.constexpr,
+    GROUPS_PER_FACTOR: tl.constexpr,
     ZERO: tl.constexpr,
     NIBBLES: tl.constexpr,
     OFFSETS: tl.constexpr,
@@ -57,21 +59,20 @@ def _quantised_linear(
 ):
     width: tl.constexpr = GROUP // 2 if NIBBLES else GROUP
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    first_output = (tl.program_id(0) * OUTPUTS).to(tl.int64)
     output = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
     some_rows, some_outputs = (row < rows)[:, None], (output < outputs)[:, None]
     place, few = tl.arange(0, GROUPS * width)[None, :], tl.arange(0, GROUPS)[None, :]
-    # What a program reads of weights and scales lies within 2**31 of where it begins.
-    line = tl.arange(0, OUTPUTS)[:, None]
+    line = output.to(tl.int64)[:, None]
     x += row.to(tl.int64)[:, None] * x_stride + place // width * GROUP + place % width
-    weights += first_output * num_groups * width + line * num_groups * width + place
-    scales += first_output * num_groups + line * num_groups + few
-    offsets += first_output * num_groups + line * num_groups + few
+    weights += line * (num_groups * width) + place
     total = tl.zeros([ROWS, OUTPUTS], tl.float32)
     for first in range(0, num_groups, GROUPS):
-        groups_there = some_outputs & (first + few < num_groups)
-        scale = tl.load(scales + first, mask=groups_there, other=0.0)
-        offset = tl.load(offsets + first, mask=groups_there, other=0.0) if OFFSETS else scale
+        group = first + few
+        groups_there = some_outputs & (group < num_groups)
+        scale = load_scale(scales, scale_factors, line, group, num_groups, groups_there, GROUPS_PER_FACTOR)
+        offset = scale
+        if OFFSETS:
+            offset = load_scale(offsets, offset_factors, line, group, num_groups, groups_there, GROUPS_PER_FACTOR)
         there = first + place // width < num_groups
         q = tl.load(weights + first * width, mask=some_outputs & there, other=0)
         if NIBBLES:
@@ -100,15 +101,15 @@ def quantised_linear(x: torch.Tensor, weight: QuantisedWeight, bias: torch.Tenso
     Weights are rounded to the type of `x`; sums are in float32.
     """
     rows, outputs = y.shape
-    tile = 16 if rows <= 16 else 64
+    few = rows <= FEW_ROWS
+    tile, output_tile, width = (FEW_ROWS, 32, 128) if few else (64, 64, 64)
+    inputs = 2 * width if weight.nibbles else width
     return Launch(
         kernel=_quantised_linear,
-        grid=(triton.cdiv(outputs, OUTPUTS), triton.cdiv(rows, tile)),
+        grid=(triton.cdiv(outputs, output_tile), triton.cdiv(rows, tile)),
         arguments={
             "x": x,
-            "weights": weight.weights,
-            "scales": weight.scales,
-            "offsets": weight.scales if weight.offsets is None else weight.offsets,
+            **parts(weight),
             "bias": weight.scales if bias is None else bias,
             "y": y,
             "rows": rows,
@@ -118,11 +119,11 @@ def quantised_linear(x: torch.Tensor, weight: QuantisedWeight, bias: torch.Tenso
         },
         constants={
             "ROWS": tile,
-            "OUTPUTS": OUTPUTS,
-            "GROUPS": INPUTS // weight.group,
+            "OUTPUTS": output_tile,
+            "GROUPS": inputs // weight.group,
             "BIAS": bias is not None,
             **layout(weight),
         },
         num_warps=4,
-        num_stages=3,
+        num_stages=4 if few else 3,
     )

@@ -12,7 +12,7 @@ from corelm_gpu.kernels.launch import Launch
 
 NUMBERS = 1024
 """That a program takes at a time where there are many tokens; few have programs of their own."""
-FEW_TOKENS = 16
+FEW_TOKENS = 4
 
 LARGEST: tl.constexpr = tl.constexpr(448.0)
 SMALLEST_NORMAL: tl.constexpr = tl.constexpr(2.0**-6)

@@ -47,7 +47,7 @@ def apply_mask(logits: torch.Tensor, rows: torch.Tensor, masks: torch.Tensor) ->
 
 def apply_mask_reference(logits: torch.Tensor, rows: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
     """The masked logits."""
-    tokens = torch.arange(logits.shape[1])
+    tokens = torch.arange(logits.shape[1], device=logits.device)
     allowed = (masks[:, tokens // 32] >> (tokens % 32)) & 1
     masked = logits.clone()
     masked[rows.long()] += torch.where(allowed == 0, -torch.inf, 0.0)

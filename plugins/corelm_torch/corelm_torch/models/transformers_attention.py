@@ -49,6 +49,7 @@ class LayerAttention:
 class AttentionCall:
     """`q` is [1, heads, M, key_dim], `k` [1, KV heads, M, key_dim], `v` [1, KV heads, M, value_dim]."""
 
+    module: nn.Module
     q: torch.Tensor
     k: torch.Tensor
     v: torch.Tensor
@@ -103,7 +104,7 @@ class PagedAnswers:
         number, self._calls = self._calls, self._calls + 1
         known = self._layers[number]
         if call.softcap != known.softcap or call.window not in (None, known.window):
-            raise UnsupportedAttentionError(f"attention of layer {number} was {known}, and now is {call}")
+            raise UnsupportedAttentionError(f"attention of layer {number} is not {known} any more")
         scale = known.key_dim**-0.5 if call.scale is None else call.scale
         output = self._ops.attention(
             number,
@@ -141,6 +142,7 @@ def _attention(
     """What transformers calls, with whatever options a model has for its attention."""
     _refuse_options(options)
     call = AttentionCall(
+        module=module,
         q=query,
         k=key,
         v=value,

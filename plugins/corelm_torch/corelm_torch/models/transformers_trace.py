@@ -41,6 +41,7 @@ class _Tracer:
 
     def __init__(self) -> None:
         self.layers: list[LayerAttention] = []
+        self._modules: list[nn.Module] = []
         self._masks: list[tuple[torch.Tensor, int | None]] = []
 
     def attend(self, call: AttentionCall) -> torch.Tensor:
@@ -56,6 +57,10 @@ class _Tracer:
         )
         if tokens != _TOKENS or call.k.shape != (1, kv_heads, _TOKENS, key_dim) or call.v.shape[2] != _TOKENS:
             raise UnsupportedAttentionError("queries, keys and values that are not of the same tokens and heads")
+        if call.module in self._modules[:-1]:  # what it sees the second time, with a cache, is up to the model
+            raise UnsupportedAttentionError("layers that run several times")
+        if call.module not in self._modules:
+            self._modules.append(call.module)
         self.layers.append(layer)
         return torch.empty(1, _TOKENS, heads, value_dim, dtype=call.q.dtype, device=call.q.device)
 
