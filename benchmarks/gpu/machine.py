@@ -6,7 +6,7 @@ import platform
 import torch
 from clock import CUDA, DEVICE
 from corelm_gpu.device import device_name
-from corelm_gpu.plugin import why_unavailable
+from corelm_gpu.doctor import why_no_device
 
 LIBRARIES = ("triton", "numpy", "transformers", "safetensors", "gguf", "pytest")
 
@@ -19,8 +19,8 @@ def measure(bench, record):
     record.add("copy", f"{bench.ceilings.bytes_per_s / 1e12:.3f} TB/s", bytes_per_s=bench.ceilings.bytes_per_s)
     rate = bench.ceilings.operations_per_s
     record.add("product in bfloat16", f"{rate / 1e12:.1f} TFLOP/s", operations_per_s=rate)
-    if CUDA and why_unavailable() is not None:
-        raise RuntimeError(f"PyTorch sees a device, but the executor `auto` would not: {why_unavailable()}")
+    if CUDA and why_no_device() is not None:
+        raise RuntimeError(f"PyTorch sees a device, but the executor `auto` would not: {why_no_device()}")
 
 
 def properties():

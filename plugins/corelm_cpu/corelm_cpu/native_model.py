@@ -10,6 +10,7 @@ import numpy as np
 from corelm_torch.arrays import Floats, Ints
 from corelm_torch.batch import Batch
 from corelm_torch.config import ModelConfig
+from corelm_torch.outputs import HostOutputs
 from corelm_torch.rope import rope_table
 
 from corelm_cpu.kernels import KV_KINDS, KVKind, address_of, kernels_name, library, window_of
@@ -63,7 +64,7 @@ class _Step(Structure):
     ]
 
 
-class NativeOutputs:
+class NativeOutputs(HostOutputs):
     """What a step computed: `corelm_torch.outputs.StepOutputs`, and hidden states."""
 
     def __init__(self, model: "NativeModel", best: Ints, logits: Floats, hidden: Floats) -> None:
@@ -74,7 +75,7 @@ class NativeOutputs:
         """[P, hidden size]: the final hidden states of the rows that the step was asked for."""
 
     def score(self, part: slice) -> Floats:
-        """Compute the logits of a part of ``batch.scored``."""
+        """See `HostOutputs`."""
         return self._model.score(len(self.best) + part.start, part.stop - part.start)
 
 

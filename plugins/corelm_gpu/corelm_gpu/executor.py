@@ -146,7 +146,7 @@ class GpuExecutor(Executor):
         )
 
     def _try_largest_step(self) -> None:
-        batch = self._make_table().apply(largest_step(self._context, self._max_model_len))
+        batch = self._make_table().apply(largest_step(self._context, self._max_model_len, self._config.vocab_size))
         self._sampler.sample(self._runner.compute(batch).logits, batch).wait()
 
     def _make_cache(self, num_blocks: int, swap_blocks: int) -> KVCache:

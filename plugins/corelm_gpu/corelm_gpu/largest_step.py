@@ -2,13 +2,15 @@
 
 from corelm.api import ExecutorContext, SamplingParams, SequenceSlice, SequenceStart, StepPlan
 
-SAMPLING = SamplingParams(temperature=1.0, top_k=50, top_p=0.9, seed=0, logprobs=1)
+SAMPLING = SamplingParams(temperature=1.0, top_k=50, top_p=0.9, repetition_penalty=1.1, seed=0, logprobs=1)
+"""With a mask of a grammar beside it, it uses every kernel of sampling, so that all are compiled."""
 
 
-def largest_step(context: ExecutorContext, max_model_len: int) -> StepPlan:
+def largest_step(context: ExecutorContext, max_model_len: int, vocab_size: int) -> StepPlan:
     """As many tokens and as many sequences as there may be, all sampled. They share block 0."""
     sequences = min(context.max_num_seqs, context.max_num_batched_tokens)
     length = min(context.max_num_batched_tokens // sequences, max_model_len)
+    mask = b"\xff" * (4 * -(-vocab_size // 32))
     blocks = (0,) * -(-length // context.block_size)
     return StepPlan(
         step_id=0,
@@ -17,7 +19,7 @@ def largest_step(context: ExecutorContext, max_model_len: int) -> StepPlan:
             for number in range(sequences)
         ),
         slices=tuple(
-            SequenceSlice(seq_id=number, start=0, num_tokens=length, new_block_ids=blocks, sample=True)
+            SequenceSlice(seq_id=number, start=0, num_tokens=length, new_block_ids=blocks, sample=True, allowed=mask)
             for number in range(sequences)
         ),
     )

@@ -1,6 +1,9 @@
 """Registers the executor "gpu"."""
 
-from corelm.api import Executor, ExecutorContext, Register, hookimpl
+from collections.abc import Iterable, Mapping
+
+from corelm.api import Executor, ExecutorContext, Finding, Register, hookimpl
+from corelm_gpu.doctor import findings, why_no_device
 from corelm_gpu.settings import GpuSettings
 
 
@@ -17,14 +20,11 @@ def corelm_register_executors(register: Register[ExecutorContext, Executor]) -> 
         "gpu",
         create,
         settings=GpuSettings,
-        summary="Runs Llama-family models on CUDA and ROCm devices, with Triton kernels.",
-        unavailable=why_unavailable,
+        summary="Runs models on CUDA and ROCm devices, with Triton kernels.",
+        unavailable=why_no_device,
     )
 
 
-def why_unavailable() -> str | None:
-    """Why this machine cannot run it, found without importing torch."""
-    from pathlib import Path
-
-    devices = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg")
-    return None if any(Path(device).exists() for device in devices) else "there is no GPU"
+@hookimpl
+def corelm_diagnose(settings: Mapping[str, GpuSettings]) -> Iterable[Finding]:
+    return findings()

@@ -1,9 +1,14 @@
 """What is asked of whole prompts, brought to the host when it is asked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import numpy as np
 import torch
 from corelm_torch.arrays import Floats
+from corelm_torch.batch import ScoredRows
+
+from corelm.api import TokenLogprobs
+from corelm_gpu.sampling.scores import Scores
 
 
 class PromptStates:
@@ -15,12 +20,11 @@ class PromptStates:
 
     @property
     def hidden(self) -> Floats:
-        return _on_host(self._hidden[self._scored :])
+        floats: Floats = self._hidden[self._scored :].float().cpu().numpy()
+        return floats
 
-    def score(self, part: slice) -> Floats:
-        return _on_host(self._head(self._hidden[: self._scored][part]))
-
-
-def _on_host(values: torch.Tensor) -> Floats:
-    floats: Floats = values.float().cpu().numpy()
-    return floats
+    def scores(self, scored: ScoredRows, part: slice) -> Iterator[TokenLogprobs | None]:
+        token_ids, counts = scored.token_ids[part], scored.top[part]
+        logits = self._head(self._hidden[: self._scored][part]).float()
+        tokens, sent = (torch.from_numpy(values).to(logits.device) for values in (token_ids, counts.astype(np.int32)))
+        return Scores(logits, tokens, sent, counts).wait(token_ids)

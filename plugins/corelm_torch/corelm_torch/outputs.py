@@ -1,26 +1,29 @@
 """What an executor's step computes, as far as sampling needs it."""
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
+from corelm.api import TokenLogprobs
 from corelm_torch.arrays import Floats, Ints
-from corelm_torch.batch import Batch
+from corelm_torch.batch import Batch, ScoredRows
+from corelm_torch.logprobs import token_logprobs
 from corelm_torch.selection import best_tokens
 
 
 class PromptOutputs(Protocol):
-    """What a model says of whole prompts. All in float32."""
+    """What a model says of whole prompts."""
 
     @property
     def hidden(self) -> Floats:
-        """[E, hidden size]: the hidden states of ``batch.embedded_rows`` after the last norm."""
+        """[E, hidden size]: the hidden states of ``batch.embedded_rows`` after the last norm, in float32."""
 
-    def score(self, part: slice) -> Floats:
-        """[rows, vocabulary]: the logits of a part of ``batch.scored``. Valid until it is called again."""
+    def scores(self, scored: ScoredRows, part: slice) -> Iterator[TokenLogprobs | None]:
+        """The log-probabilities of a part of ``batch.scored``; None for rows that are no distribution."""
 
 
 class StepOutputs(PromptOutputs, Protocol):
-    """What a model says of the next tokens of a batch, too."""
+    """What a model says of the next tokens of a batch, too. All in float32."""
 
     @property
     def best(self) -> Ints:
@@ -34,6 +37,18 @@ class StepOutputs(PromptOutputs, Protocol):
         """[D, vocabulary]: the logits of ``batch.detailed``, which `finish_step` changes."""
 
 
+class HostOutputs(ABC):
+    """Outputs whose logits the host has."""
+
+    @abstractmethod
+    def score(self, part: slice) -> Floats:
+        """[rows, vocabulary]: the logits of a part of ``batch.scored``. Valid until it is called again."""
+
+    def scores(self, scored: ScoredRows, part: slice) -> Iterator[TokenLogprobs | None]:
+        """See `PromptOutputs`."""
+        return token_logprobs(self.score(part), scored.token_ids[part], scored.top[part])
+
+
 class HiddenStates(Protocol):
     """An array or tensor [rows, hidden size]."""
 
@@ -44,7 +59,7 @@ class HiddenStates(Protocol):
 Hidden = TypeVar("Hidden", bound=HiddenStates)
 
 
-class HeadOutputs(Generic[Hidden]):
+class HeadOutputs(HostOutputs, Generic[Hidden]):
     """Outputs from hidden states, those of ``batch.output_rows`` and then of ``batch.embedded_rows``."""
 
     def __init__(
@@ -59,5 +74,5 @@ class HeadOutputs(Generic[Hidden]):
         self.logits = logits if len(batch.detailed) == sampled else logits[batch.detailed]
 
     def score(self, part: slice) -> Floats:
-        """Compute the logits of a part of ``batch.scored``."""
+        """See `HostOutputs`."""
         return self._head(self._scored[part])

@@ -161,8 +161,7 @@ def score_prompts(scored: ScoredRows, outputs: PromptOutputs) -> tuple[dict[int,
     errors: dict[int, str] = {}
     for first in range(0, len(scored.rows), SCORED_ROWS):
         part = slice(first, min(first + SCORED_ROWS, len(scored.rows)))
-        scores = token_logprobs(outputs.score(part), scored.token_ids[part], scored.top[part])
-        for seq_id, score in zip(scored.seq_ids[part].tolist(), scores, strict=True):
+        for seq_id, score in zip(scored.seq_ids[part].tolist(), outputs.scores(scored, part), strict=True):
             if score is None:
                 errors[seq_id] = NOT_FINITE
             else:

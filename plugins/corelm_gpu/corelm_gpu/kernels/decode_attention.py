@@ -13,7 +13,7 @@ LEAST_ROWS = 16
 """What a matrix product needs: query heads that share a KV head are its rows, and then empty ones."""
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["table_stride"])
 def _decode(
     q,
     keys,

@@ -17,6 +17,12 @@ MINUS_INF = tl.constexpr(-2139095041)
 """The place of -inf in that order."""
 
 
+def chunk_size(vocab_size: int) -> int:
+    """The CHUNK for so many tokens."""
+    whole: int = triton.next_power_of_2(vocab_size)
+    return min(CHUNK, whole)
+
+
 @triton.jit
 def ordered(x):
     """Integers in the order of floats; both zeros are the same."""

@@ -1,4 +1,8 @@
-"""A kernel with everything that a launch needs, to run it here or to compile it for a device that is not here."""
+"""A kernel with everything that a launch needs, to run it here or to compile it for a device that is not here.
+
+Kernels are compiled anew for integers of 1 and for multiples of 16, unless they say that they need not: sizes that
+change from step to step would have steps wait for the compiler.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,14 +47,19 @@ class Launch:
             )
 
     def compile(self, target: GPUTarget) -> CompiledKernel:
-        """Compile it for `target`; no such device is needed, and tensors may be on the meta device."""
+        """Compile it for `target`, as a launch there would. Tensors may be on the meta device."""
         names = self.kernel.arg_names
-        types = {name: _type(value) for name, value in self.arguments.items()}
+        special = [param.name for param in self.kernel.params if not param.do_not_specialize]
+        integers = {name: value for name, value in self.arguments.items() if type(value) is int}
+        constants = {**self.constants, **{name: 1 for name in special if integers.get(name) == 1}}
+        types = {name: _type(value) for name, value in self.arguments.items() if name not in constants}
         signature = {name: types.get(name, "constexpr") for name in names}
         aligned = {
-            (place,): _ALIGNED for place, name in enumerate(names) if isinstance(self.arguments.get(name), torch.Tensor)
+            (names.index(name),): _ALIGNED
+            for name in special
+            if name in types and types[name] != "fp32" and integers.get(name, 0) % 16 == 0
         }
-        source = ASTSource(self.kernel, signature, {(names.index(n),): v for n, v in self.constants.items()}, aligned)
+        source = ASTSource(self.kernel, signature, {(names.index(n),): v for n, v in constants.items()}, aligned)
         options = {"num_warps": self.num_warps, "num_stages": self.num_stages}
         return triton.compile(source, target=target, options=options)
 

@@ -10,7 +10,7 @@ NUMBERS = 1024
 """That a program takes at a time, of several rows if these are short."""
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _add_norm(
     x, residual, weight, normed, rows, width, eps, ROWS: tl.constexpr, WIDTH: tl.constexpr, ADD: tl.constexpr
 ):

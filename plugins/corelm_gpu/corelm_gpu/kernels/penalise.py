@@ -10,7 +10,7 @@ LOGITS = 1024
 """For one program."""
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def _penalise(
     logits, rows, places, repetitions, frequencies, presences, count, vocab_size, stride, LOGITS: tl.constexpr
 ):

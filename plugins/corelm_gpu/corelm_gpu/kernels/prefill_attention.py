@@ -18,7 +18,7 @@ def tile_positions(head_dim: int) -> int:
     return 64 if head_dim <= 128 else 32
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["table_stride"])
 def _prefill(
     q,
     keys,

@@ -33,7 +33,7 @@ def _add_product(
     return tl.dot(values, tl.trans(w), total, input_precision="ieee")
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _quantised_linear(
     x,
     weights,

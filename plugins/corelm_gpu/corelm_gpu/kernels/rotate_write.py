@@ -52,7 +52,7 @@ def _stored(value, kind: tl.constexpr):
     return value.to(kind)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_tokens"])
 def _rotate_write(
     q,
     k,

@@ -12,8 +12,17 @@ import triton.language as tl
 from corelm_torch.details import Details
 from corelm_torch.sampler import uniform
 
-from corelm_gpu.kernels import highest
-from corelm_gpu.kernels.highest import MINUS_INF, chunk_of, gather, halfway, nth_highest, ordered, survey
+from corelm_gpu.kernels.highest import (
+    MINUS_INF,
+    WARPS,
+    chunk_of,
+    chunk_size,
+    gather,
+    halfway,
+    nth_highest,
+    ordered,
+    survey,
+)
 from corelm_gpu.kernels.launch import Launch
 
 PARAMETERS = 5
@@ -148,7 +157,7 @@ def _draw(source, size, best, per_temperature, least, min_p, number, CHUNK: tl.c
     return chosen * CHUNK + tl.minimum(beyond, tl.max(tl.where(weights > 0.0, lanes, 0), 0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _sample(
     logits,
     parameters,
@@ -209,7 +218,7 @@ def sample(logits: torch.Tensor, parameters: torch.Tensor, outcomes: torch.Tenso
     Writes to `outcomes`, int64 [2, R]: the tokens, -1 where no maximum is finite, and 1 where every logit is -inf.
     """
     rows, vocab_size = logits.shape
-    chunk = highest.CHUNK
+    chunk = chunk_size(vocab_size)
     values, ids = torch.empty(2, rows, chunk, dtype=torch.int32, device=logits.device)
     return Launch(
         kernel=_sample,
@@ -225,5 +234,5 @@ def sample(logits: torch.Tensor, parameters: torch.Tensor, outcomes: torch.Tenso
             "rows": rows,
         },
         constants={"CHUNK": chunk, "CHUNKS": triton.next_power_of_2(triton.cdiv(vocab_size, chunk))},
-        num_warps=highest.WARPS,
+        num_warps=WARPS,
     )

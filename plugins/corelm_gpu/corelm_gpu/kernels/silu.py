@@ -11,7 +11,7 @@ NUMBERS = 1024
 """Of one row, or of several short ones, for one program."""
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _silu_mul(gate, up, product, rows, width, gate_stride, up_stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
     columns = (tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS))[None, :]

@@ -4,8 +4,17 @@ import torch
 import triton
 import triton.language as tl
 
-from corelm_gpu.kernels import highest
-from corelm_gpu.kernels.highest import MINUS_INF, NOTHING, chunk_of, gather, nth_highest, ordered, survey
+from corelm_gpu.kernels.highest import (
+    MINUS_INF,
+    NOTHING,
+    WARPS,
+    chunk_of,
+    chunk_size,
+    gather,
+    nth_highest,
+    ordered,
+    survey,
+)
 from corelm_gpu.kernels.launch import Launch
 
 TOTALS = 4
@@ -59,7 +68,7 @@ def _write_highest(row, vocab_size, maxima, peak, count, values, ids, top_ids, t
         tl.store(top_logits + number, tl.load(source + place).to(tl.int32, bitcast=True))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["width"])
 def _score_tokens(logits, tokens, counts, values, ids, scores, vocab_size, stride, width, CHUNK: tl.constexpr):
     index = tl.program_id(0)
     row = logits + index.to(tl.int64) * stride
@@ -91,7 +100,8 @@ def score_tokens(logits: torch.Tensor, tokens: torch.Tensor, counts: torch.Tenso
     is NaN, and nothing else is written. What is said of the token -1 means nothing.
     """
     rows, vocab_size = logits.shape
-    values, ids = torch.empty(2, rows, highest.CHUNK, dtype=torch.int32, device=logits.device)
+    chunk = chunk_size(vocab_size)
+    values, ids = torch.empty(2, rows, chunk, dtype=torch.int32, device=logits.device)
     return Launch(
         kernel=_score_tokens,
         grid=(rows,),
@@ -106,6 +116,6 @@ def score_tokens(logits: torch.Tensor, tokens: torch.Tensor, counts: torch.Tenso
             "stride": logits.stride(0),
             "width": (scores.shape[1] - TOTALS) // 2,
         },
-        constants={"CHUNK": highest.CHUNK},
-        num_warps=highest.WARPS,
+        constants={"CHUNK": chunk},
+        num_warps=WARPS,
     )
