@@ -15,8 +15,9 @@ run: $(VENV)/.runtime
 
 install: $(VENV)/.dev
 
+# Two files of tests at a time: most tests use one core.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(FLAGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(FLAGS)
 
 # Sends a server without a model whatever its own description allows, and more, for that long.
 fuzz: MINUTES ?= 10
