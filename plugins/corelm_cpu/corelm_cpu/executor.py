@@ -16,7 +16,8 @@ from corelm_cpu.settings import CpuSettings
 class CpuExecutor(SimpleExecutor):
     """Runs a model on the CPU.
 
-    In float32 a sequence's tokens do not depend on what else is in its batches, nor on how its prompt is chunked.
+    In float32 a sequence's tokens do not depend on what else is in its batches, nor on how its prompt is chunked; of a
+    model that runs through transformers, only logits that are all but equal may change places.
     """
 
     _runner: Runner

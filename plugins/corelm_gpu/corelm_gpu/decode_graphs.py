@@ -51,6 +51,8 @@ class DecodeGraphs:
         self._tables = torch.zeros(max_rows, max_blocks, dtype=torch.int32, device=device)
         self._order = torch.arange(max_rows, dtype=torch.int32, device=device)
         self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+        self._logits: torch.Tensor
+        """What captured steps compute, in its first rows. Outputs of their own would take memory for every size."""
         self._captured: dict[int, Callable[[], torch.Tensor]] = {}
 
     def fits(self, batch: Batch) -> bool:
@@ -98,10 +100,14 @@ class DecodeGraphs:
         inputs = self._inputs(size)
         if self._pool is None:
             return lambda: self._forward(inputs)
-        self._forward(inputs)  # compiles kernels, and lets libraries choose theirs
+        warm = self._forward(inputs)  # compiles kernels, and lets libraries choose theirs
+        if not self._captured:
+            self._logits = warm
+        logits = self._logits[:size]
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
-            logits = self._forward(inputs)
+        # What other threads do, perhaps on other devices, does not spoil it.
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            logits.copy_(self._forward(inputs))
 
         def replay() -> torch.Tensor:
             graph.replay()

@@ -1,5 +1,6 @@
 """The executor "gpu"."""
 
+import gc
 import logging
 
 import torch
@@ -13,7 +14,7 @@ from corelm.api import Executor, ExecutorContext, ExecutorInfo, Progress, StepPl
 from corelm_gpu.device import check_device, choose_dtype, choose_kv_dtype, device_name, find_device
 from corelm_gpu.kv_cache import KVCache
 from corelm_gpu.largest_step import largest_step
-from corelm_gpu.memory import allocated_memory, left_for_cache
+from corelm_gpu.memory import allocated_memory, enough_memory, left_for_cache
 from corelm_gpu.runner import Runner
 from corelm_gpu.sampling import DeviceSampler
 from corelm_gpu.settings import GpuSettings
@@ -47,23 +48,25 @@ class GpuExecutor(Executor):
         parts = load_parts(context.model)
         self._config = parts.config
         self._max_model_len = choose_max_model_len(context.max_model_len, parts.config)
-        self._runner = Runner(
-            context,
-            parts,
-            dtype=dtype,
-            device=self._device,
-            max_model_len=self._max_model_len,
-            keep_quantised=settings.weights == "auto",
-            progress=lambda fraction, text: progress(0.8 * fraction, text),
-        )
+        with enough_memory(self._device, "load the model", "a smaller model, or one with quantised weights"):
+            self._runner = Runner(
+                context,
+                parts,
+                dtype=dtype,
+                device=self._device,
+                max_model_len=self._max_model_len,
+                keep_quantised=settings.weights == "auto",
+                progress=lambda fraction, text: progress(0.8 * fraction, text),
+            )
         self._sampler = DeviceSampler(vocab_size=parts.config.vocab_size, device=self._device)
         progress(0.8, "measuring the largest step")
         num_blocks = self._num_blocks()
         self._table = self._make_table()
-        self._cache = self._make_cache(num_blocks, num_swap_blocks(context))
-        self._runner.use(self._cache)
-        if self._captures:
-            self._runner.graphs.capture(lambda fraction, text: progress(0.8 + 0.2 * fraction, text))
+        with enough_memory(self._device, "hold the KV cache and capture steps", "fewer --kv-cache-tokens"):
+            self._cache = self._make_cache(num_blocks, num_swap_blocks(context))
+            self._runner.use(self._cache)
+            if self._captures:
+                self._runner.graphs.capture(lambda fraction, text: progress(0.8 + 0.2 * fraction, text))
         progress(1.0, "loaded")
         swap_bytes = self._cache.num_swap_bytes
         return ExecutorInfo(
@@ -105,16 +108,14 @@ class GpuExecutor(Executor):
         self._last = None
         for name in ("_runner", "_sampler", "_cache", "_table"):
             self.__dict__.pop(name, None)
+        gc.collect()  # a runner and its graphs refer to each other
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
     def _compute(self, plan: StepPlan, batch: Batch) -> list[Part]:
         """Enqueue a step, in halves if the device has not enough memory for all of it."""
         try:
-            computed = self._runner.compute(batch)
-            sampling = self._sampler.sample(computed.logits, batch)
-            self._runner.remember(computed, sampling.token_ids)
-            return [Part(plan=plan, batch=batch, computed=(sampling, computed.prompts))]
+            return [self._enqueue(plan, batch)]
         except torch.OutOfMemoryError as error:
             logger.warning("out of memory in a step of %d tokens: %s", len(batch.token_ids), error)
         # Not in the handler, where the error still holds what the step allocated.
@@ -124,6 +125,12 @@ class GpuExecutor(Executor):
             return [Part(plan=plan, batch=batch, computed=None)]
         plans = [replace(plan, slices=part) for part in parts]
         return [part for half in plans for part in self._compute(half, self._table.build(half.slices))]
+
+    def _enqueue(self, plan: StepPlan, batch: Batch) -> Part:
+        computed = self._runner.compute(batch)
+        sampling = self._sampler.sample(computed.logits, batch)
+        self._runner.remember(computed, sampling.token_ids)
+        return Part(plan=plan, batch=batch, computed=(sampling, computed.prompts))
 
     def _num_blocks(self) -> int:
         weights = allocated_memory(self._device)

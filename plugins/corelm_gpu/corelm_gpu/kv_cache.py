@@ -1,10 +1,15 @@
 """The paged KV cache on the device, and swap blocks in host memory."""
 
+import math
 from collections.abc import Iterable
 
+import numpy as np
 import torch
+from corelm_torch.sizing import gib
 
+from corelm.api import ModelLoadError
 from corelm_gpu.kernels.copy_blocks import copy_blocks, independent
+from corelm_gpu.staging import Staging
 
 BlockPairs = Iterable[tuple[int, int]]
 """Blocks to copy, (from, to), one after the other."""
@@ -27,10 +32,8 @@ class KVCache:
     ) -> None:
         shape = (kv_heads, block_size, head_dim)
         self._data = torch.empty(layers, 2, num_blocks, *shape, dtype=dtype, device=device)
-        self._swapped = torch.empty(
-            layers, 2, num_swap_blocks, *shape, dtype=dtype, pin_memory=device.type == "cuda" and num_swap_blocks > 0
-        )
-        self._device = device
+        self._swapped = _host_memory(layers, 2, num_swap_blocks, *shape, dtype=dtype, pinned=device.type == "cuda")
+        self._staging = Staging(device)
 
     @property
     def num_bytes(self) -> int:
@@ -63,7 +66,18 @@ class KVCache:
             self._run(self._swapped, self._data, [(~source, target) for source, target in batch])
 
     def _run(self, source: torch.Tensor, target: torch.Tensor, pairs: list[tuple[int, int]]) -> None:
-        copy_blocks(_words(source), _words(target), torch.tensor(pairs, dtype=torch.int32).to(self._device)).run()
+        (sent,) = self._staging.send([np.array(pairs)])
+        copy_blocks(_words(source), _words(target), sent).run()
+
+
+def _host_memory(*shape: int, dtype: torch.dtype, pinned: bool) -> torch.Tensor:
+    try:
+        return torch.empty(*shape, dtype=dtype, pin_memory=pinned and 0 not in shape)
+    except RuntimeError as error:
+        size = gib(math.prod(shape) * dtype.itemsize)
+        raise ModelLoadError(
+            f"The host has no {size} of memory for swap space; choose fewer --swap-tokens: {error}"
+        ) from error
 
 
 def _words(cache: torch.Tensor) -> torch.Tensor:

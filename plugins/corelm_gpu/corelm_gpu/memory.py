@@ -1,6 +1,7 @@
 """How much of the device's memory is left for the KV cache."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from corelm_torch.sizing import gib
@@ -23,21 +24,27 @@ def left_for_cache(
     if device.type != "cuda":
         return INTERPRETER_BYTES
     torch.cuda.reset_peak_memory_stats(device)
-    weights = allocated_memory(device)
-    try:
+    with enough_memory(device, "compute a step", "a smaller model or smaller steps (--max-num-batched-tokens)"):
         step()
         peak = torch.cuda.max_memory_allocated(device)
         taken = peak + graphs()
-    except torch.OutOfMemoryError as error:
-        raise ModelLoadError(
-            f"The model takes {gib(weights)} of the {gib(total_memory(device))} that {device} has, and what is left is "
-            "not enough to compute a step. Choose a smaller model or smaller steps (--max-num-batched-tokens), or free "
-            f"memory: {error}"
-        ) from error
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info(device)
     others = total - free - torch.cuda.memory_reserved(device)
     return min(int(fraction * total), total - others) - taken
+
+
+@contextmanager
+def enough_memory(device: torch.device, purpose: str, remedy: str) -> Iterator[None]:
+    """Turn running out of memory, within this block, into a `ModelLoadError` that names the purpose and a remedy."""
+    before = allocated_memory(device)
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise ModelLoadError(
+            f"{device} has {gib(total_memory(device))} of memory, of which this process had taken {gib(before)}, and "
+            f"not enough is left to {purpose}. Choose {remedy}, or free memory: {error}"
+        ) from error
 
 
 def allocated_memory(device: torch.device) -> int:
@@ -46,8 +53,11 @@ def allocated_memory(device: torch.device) -> int:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that nobody holds; 0 if that is not known."""
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+    """Bytes that nobody holds, nor PyTorch for later; 0 if that is not known."""
+    if device.type != "cuda":
+        return 0
+    torch.cuda.empty_cache()
+    return torch.cuda.mem_get_info(device)[0]
 
 
 def total_memory(device: torch.device) -> int:

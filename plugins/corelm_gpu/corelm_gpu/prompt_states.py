@@ -1,6 +1,7 @@
 """What is asked of whole prompts, brought to the host when it is asked for."""
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 import numpy as np
 import torch
@@ -24,6 +25,18 @@ class PromptStates:
         return floats
 
     def scores(self, scored: ScoredRows, part: slice) -> Iterator[TokenLogprobs | None]:
+        try:
+            return self._scores(scored, part)
+        except torch.OutOfMemoryError:
+            if part.stop - part.start == 1:
+                raise
+        torch.cuda.empty_cache()
+        middle = (part.start + part.stop) // 2
+        return chain.from_iterable(
+            self.scores(scored, half) for half in (slice(part.start, middle), slice(middle, part.stop))
+        )
+
+    def _scores(self, scored: ScoredRows, part: slice) -> Iterator[TokenLogprobs | None]:
         token_ids, counts = scored.token_ids[part], scored.top[part]
         logits = self._head(self._hidden[: self._scored][part]).float()
         tokens, sent = (torch.from_numpy(values).to(logits.device) for values in (token_ids, counts.astype(np.int32)))

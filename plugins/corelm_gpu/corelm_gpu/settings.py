@@ -22,8 +22,8 @@ class GpuSettings(BaseModel):
         default="auto",
         description=(
             "Type of the KV cache: that of activations, or 8 bits a number (float8_e4m3fn), which holds twice as many "
-            "tokens. It changes attention's outputs by 4 to 6 %, and costs the demo model 1 % of perplexity. CUDA devices "
-            "from sm_89 on."
+            "tokens. It changes attention's outputs by 4 to 6 %, and costs the demo model 1 % of perplexity. CUDA "
+            "devices from sm_89 on."
         ),
     )
     weights: Literal["auto", "plain"] = Field(

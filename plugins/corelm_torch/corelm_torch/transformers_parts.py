@@ -76,15 +76,16 @@ def _problems(config: Any) -> list[str]:
         "it is made for more than text": config.get_text_config() is not config,
         "its weights are quantised": getattr(config, "quantization_config", None) is not None,
         f"it has layers of {', '.join(sorted(layer_types))}": layer_types,
-        "its rotary frequencies follow the longest context of a batch": "dynamic" in _rope_types(config),
+        "its rotary frequencies follow the longest context of a batch": _follows_contexts(config),
     }
     return [problem for problem, there in found.items() if there]
 
 
-def _rope_types(config: Any) -> set[str]:
+def _follows_contexts(config: Any) -> bool:
+    """LongRoPE of a whole model can be fixed when it is loaded, but not that of some kinds of layers."""
     rope = getattr(config, "rope_parameters", None) or {}
-    groups = [rope, *(value for value in rope.values() if isinstance(value, dict))]
-    return {group["rope_type"] for group in groups if "rope_type" in group}
+    by_layer_type = {group["rope_type"] for group in rope.values() if isinstance(group, dict) and "rope_type" in group}
+    return rope.get("rope_type") == "dynamic" or not by_layer_type.isdisjoint({"dynamic", "longrope"})
 
 
 def _trace(model: ResolvedModel, config: "PreTrainedConfig") -> "Trace":

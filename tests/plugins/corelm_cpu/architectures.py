@@ -189,6 +189,17 @@ REFUSED: dict[str, tuple[Callable[[], hf.PretrainedConfig], str]] = {
         lambda: hf.FalconH1Config(**SIZES, mamba_n_heads=8, mamba_d_head=16, mamba_d_ssm=128, mamba_n_groups=1),
         "it has layers of hybrid",
     ),
+    "gemma3, dynamic": (
+        lambda: hf.Gemma3TextConfig(
+            **SIZES,
+            **MIXED,
+            rope_parameters={
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                "full_attention": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0},
+            },
+        ),
+        "its rotary frequencies follow the longest context of a batch",
+    ),
     "gemma4, uneven": (
         lambda: hf.Gemma4TextConfig(
             **SIZES | GEMMA_4 | {"num_attention_heads": 6, "num_key_value_heads": 3, "num_global_key_value_heads": 2}

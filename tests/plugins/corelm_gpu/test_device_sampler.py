@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import torch
 from corelm_gpu.kernels import highest
+from corelm_gpu.kernels.launch import Launch
 from corelm_gpu.sampling import DeviceSampler
 from corelm_torch.logprobs import LEAST
 from corelm_torch.step import ALL_MASKED, NOT_FINITE
 from device_steps import on_device, on_host, possible, step_of
 from gpu_kernels import DEVICE
+from gpu_tiny import make_executor
 from sequences import random_logits, random_tokens
 
 HISTORY = random_tokens(12)
@@ -151,3 +153,18 @@ def test_log_probabilities_of_equal_and_of_impossible_tokens(top):
             values[[score.token_id, *score.top_ids]].tolist(), abs=1e-5
         )
     assert list(found.logprobs) == [0, 1, 2, 3]
+
+
+def test_every_kernel_is_compiled_before_the_first_request(tiny_llama, monkeypatch):
+    """By the step of which the memory is measured."""
+    used, run = set(), Launch.run
+
+    def record(launch):
+        used.add(launch.kernel.__name__)
+        run(launch)
+
+    executor = make_executor(tiny_llama, max_num_seqs=1, max_num_batched_tokens=2, graphs=False)
+    executor.load(lambda fraction, text: None)
+    monkeypatch.setattr(Launch, "run", record)
+    executor._try_largest_step()
+    assert {"_sample", "_score_tokens", "_penalise", "_apply_mask"} <= used

@@ -17,8 +17,8 @@ ENCODINGS = {
     "k_proj": "Q4_1",
     "v_proj": "Q5_0",
     "o_proj": "Q6_K",
-    "gate_proj": "Q4_0",
-    "up_proj": "Q8_0",
+    "gate_proj": "Q4_K",
+    "up_proj": "Q5_K",
     "down_proj": "Q6_K",
     "lm_head": "Q6_K",
 }
@@ -47,17 +47,19 @@ def model(tmp_path_factory):
 
 
 def tokens(model, weights):
-    prompts = [[7], list(range(5, 22)), [token * 7 % 160 for token in range(ROWS + 5)]]
+    prompts = [list(range(5, 22)), [token * 7 % 160 for token in range(ROWS + 5)]]
     with LLM(
         str(model.path),
         executor="gpu",
         tokenizer="fake",
         dtype="float32",
         kv_cache_tokens=512,
+        max_num_batched_tokens=ROWS + 32,
+        max_num_seqs=2,
         progress=False,
         gpu={"weights": weights},
     ) as llm:
-        params = SamplingParams(temperature=0.0, max_tokens=6, ignore_eos=True)
+        params = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
         return [output.token_ids for output in llm.generate(prompts, params)]
 
 

@@ -14,6 +14,7 @@ from corelm.testing import ExecutorConformance
 class TestGpuExecutor(ExecutorConformance):
     settings = GpuSettings()
     dtype = "float32"
+    exact = not torch.cuda.is_available()  # on a device the library of products sums in other orders for other sizes
 
     @pytest.fixture(autouse=True)
     def use_tiny_model(self, tiny_llama):

@@ -58,7 +58,7 @@ def test_a_model_that_leaves_no_room_for_a_step_is_refused(monkeypatch):
     def step():
         raise torch.OutOfMemoryError("tried to allocate 64 GiB")
 
-    with pytest.raises(ModelLoadError, match=r"takes 20.00 GiB of the 80.00 GiB .*--max-num-batched-tokens.*64 GiB"):
+    with pytest.raises(ModelLoadError, match=r"80.00 GiB .* 20.00 GiB.*--max-num-batched-tokens.*64 GiB"):
         left_for_cache(torch.device("cuda"), 0.9, step=step, graphs=lambda: 0)
 
 
@@ -72,7 +72,7 @@ def test_a_cache_that_does_not_fit_is_refused_with_numbers(tiny_llama, monkeypat
 def test_the_largest_step_has_as_much_as_there_may_be(tiny_llama, sequences, tokens, lengths):
     executor = make_executor(tiny_llama, max_num_seqs=sequences, max_num_batched_tokens=tokens)
     executor.load(lambda fraction, text: None)
-    plan = largest_step(executor._context, 64)
+    plan = largest_step(executor._context, 64, executor._config.vocab_size)
     assert [piece.num_tokens for piece in plan.slices] == lengths
     assert all(piece.sample for piece in plan.slices)
     executor._try_largest_step()

@@ -5,10 +5,8 @@ import triton
 import triton.language as tl
 
 from corelm_gpu.kernels.launch import Launch
-from corelm_gpu.kernels.softmax import add_context, factors
+from corelm_gpu.kernels.softmax import add_context, factors, tile_positions
 
-TILE = 64
-"""Positions that a program looks at together."""
 LEAST_ROWS = 16
 """What a matrix product needs: query heads that share a KV head are its rows, and then empty ones."""
 
@@ -151,7 +149,7 @@ def decode_attention(
             "HEAD_DIM": head_dim,
             "WIDTH": width,
             "BLOCK_SIZE": block_size,
-            "TILE": TILE,
+            "TILE": tile_positions(head_dim),
             "SPLITS": splits,
             "WINDOWED": window is not None,
             "CAPPED": softcap is not None,

@@ -9,9 +9,9 @@ import triton.language as tl
 from corelm_gpu.kernels.launch import Launch
 from corelm_gpu.quantised import QuantisedWeight
 
-GROUPS = 16
+GROUPS = 8
 """Of one row, for one program, times `ROWS`."""
-ROWS = 4
+ROWS = 16
 
 
 @triton.jit

@@ -78,8 +78,8 @@ def nth_highest(keys, count, low, high):
 
 
 @triton.jit
-def gather(row, vocab_size, least, values, ids, CHUNK: tl.constexpr):
-    """Copy the logits from `least` on, and their ids, in the order of these; then comes -inf.
+def gather(row, vocab_size, low, high, values, ids, CHUNK: tl.constexpr):
+    """Copy the logits from `low` to `high` in their order, and their ids, in the order of these; then comes -inf.
 
     Returns how many there are. If they are more than CHUNK, the rest is not copied.
     """
@@ -88,7 +88,8 @@ def gather(row, vocab_size, least, values, ids, CHUNK: tl.constexpr):
     for start in range(0, vocab_size, CHUNK):
         columns = start + lanes
         x = chunk_of(row, start, vocab_size, CHUNK)
-        kept = ((ordered(x) >= least) & (columns < vocab_size)).to(tl.int32)
+        keys = ordered(x)
+        kept = ((keys >= low) & (keys <= high) & (columns < vocab_size)).to(tl.int32)
         places = count + tl.cumsum(kept, 0) - 1
         room = (kept > 0) & (places < CHUNK)
         tl.store(values + places, x, mask=room)

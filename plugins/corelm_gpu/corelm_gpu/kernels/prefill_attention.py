@@ -5,17 +5,12 @@ import triton
 import triton.language as tl
 
 from corelm_gpu.kernels.launch import Launch
-from corelm_gpu.kernels.softmax import add_context, factors
+from corelm_gpu.kernels.softmax import add_context, factors, tile_positions
 
 
 def tile_rows(head_dim: int) -> int:
     """Rows of a tile of queries: tokens times the query heads that share a KV head."""
     return 128 if head_dim <= 128 else 64
-
-
-def tile_positions(head_dim: int) -> int:
-    """Positions that a program looks at together: as many as registers hold beside the sums."""
-    return 64 if head_dim <= 128 else 32
 
 
 @triton.jit(do_not_specialize=["table_stride"])

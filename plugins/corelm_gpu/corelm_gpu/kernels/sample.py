@@ -50,28 +50,17 @@ def _reaching(source, size, least, best, per_temperature, CHUNK: tl.constexpr):
 
 @triton.jit
 def _narrow(
-    source,
-    size,
-    low,
-    high,
-    reaching,
-    above,
-    guess,
-    count,
-    weight,
-    room,
-    best,
-    per_temperature,
-    CHUNK: tl.constexpr,
+    source, size, low, high, reaching, above, guess, count, weight, room, best, per_temperature, CHUNK: tl.constexpr
 ):
     """Bisect to the last place, from `low` to `high` in the order of logits, that `count` of them and `weight` reach.
 
     If there is none, it is `low`, which `reaching` logits reach; `above` are above `high`. Begins with `guess`, and
-    ends when no more than one logit is left to decide about, or when no more than `room` reach `low`. Returns the
-    first four of these figures as they are then.
+    ends when no more than `room` logits are between the two. Returns the first four of these figures as they are then,
+    and the weight of those above.
     """
     middle = guess
-    while (low < high) & (reaching - above > 1) & (reaching > room):
+    heavier = weight * 0.0
+    while (low < high) & (reaching - above > room):
         found, mass = _reaching(source, size, middle, best, per_temperature, CHUNK)
         if ((found >= count) & (mass >= weight)) | (middle <= low):
             low = middle
@@ -79,64 +68,59 @@ def _narrow(
         else:
             high = middle - 1
             above = found
+            heavier = mass
         middle = halfway(low, high)
-    return low, high, reaching, above
+    return low, high, reaching, above, heavier
 
 
 @triton.jit
-def _guess(row, vocab_size, maxima, best, temperature, top_k, top_p, total, CHUNK: tl.constexpr):
-    """Where, in the order of logits, few tokens may be that are all that top_k or else top_p keeps."""
-    if top_k < vocab_size:
-        return nth_highest(ordered(maxima), top_k, tl.full((), MINUS_INF + 1, tl.int32), ordered(best))
-    # So many that weigh less than this cannot be more than top_p leaves out; as a rule, nor are all others.
-    guess = ordered(best + tl.log((1.0 - top_p) * total / CHUNK) * temperature)
-    return tl.maximum(tl.minimum(guess, ordered(best)), MINUS_INF + 1)
+def _negligible(best, temperature, top_p, total, others):
+    """The place of a logit that weighs so little that all `others`, weighing no more, are what top_p may leave out."""
+    place = ordered(best + tl.log((1.0 - top_p) * total / others) * temperature)
+    return tl.maximum(tl.minimum(place, ordered(best)), MINUS_INF + 1)
 
 
 @triton.jit
-def _filter(
-    row,
-    vocab_size,
-    maxima,
-    best,
-    temperature,
-    top_k,
-    top_p,
-    values,
-    ids,
-    CHUNK: tl.constexpr,
-):
-    """Whether the tokens that top_k and top_p keep are few, and what these reach. A `top_k` of all tokens keeps all.
+def _filter(row, vocab_size, maxima, best, temperature, top_k, top_p, values, ids, CHUNK: tl.constexpr):
+    """What those tokens reach that top_k and top_p keep, and whether all of them were copied to `values` and `ids`.
 
-    If they are few, all candidates for them are copied to `values` and `ids`.
+    A `top_k` of the whole vocabulary keeps all.
     """
     per_temperature = 1.0 / temperature
     limited = top_k < vocab_size
-    source, size, count, weight = row, vocab_size, 0, 0.0
     low, end, none = tl.full((), MINUS_INF + 1, tl.int32), ordered(best), tl.full((), 0, tl.int32)
+    count, weight, guess = 0, 0.0, low
     if limited:
         count = top_k
+        guess = nth_highest(ordered(maxima), top_k, low, end)
     else:
-        weight = _reaching(row, vocab_size, low, best, per_temperature, CHUNK)[1] * top_p
-    guess = _guess(row, vocab_size, maxima, best, temperature, top_k, top_p, weight / top_p, CHUNK)
-    low, high, reaching, above = _narrow(
-        source, size, low, end, size, none, guess, count, weight, CHUNK, best, per_temperature, CHUNK
+        total = _reaching(row, vocab_size, low, best, per_temperature, CHUNK)[1]
+        weight = total * top_p
+        # As a rule, no more than CHUNK tokens share what is left out.
+        guess = _negligible(best, temperature, top_p, total, CHUNK)
+        low = _negligible(best, temperature, top_p, total, vocab_size)
+    low, high, reaching, above, heavier = _narrow(
+        row, vocab_size, low, end, vocab_size, none, guess, count, weight, CHUNK, best, per_temperature, CHUNK
     )
-    few = reaching <= CHUNK
-    if few:
-        reaching = gather(row, vocab_size, low, values, ids, CHUNK)
-        source, size = values, CHUNK
-        middle = halfway(low, high)
-        low, _, reaching, _ = _narrow(
-            source, size, low, high, reaching, above, middle, count, weight, 0, best, per_temperature, CHUNK
+    if reaching - above <= CHUNK:
+        # To be decided about those between the two places alone.
+        between = gather(row, vocab_size, low, high, values, ids, CHUNK)
+        count, weight, middle = count - above, weight - heavier, halfway(low, high)
+        low, _, between, _, _ = _narrow(
+            values, CHUNK, low, high, between, none, middle, count, weight, 1, best, per_temperature, CHUNK
         )
+        reaching = above + between
+    copied = (above == 0) & (reaching <= CHUNK)
     if limited & (top_p < 1.0):
+        source, size = row, vocab_size
+        if copied:
+            source, size = values, CHUNK
         weight = _reaching(source, size, low, best, per_temperature, CHUNK)[1] * top_p
         middle = halfway(low, end)
-        low, _, _, _ = _narrow(
-            source, size, low, end, reaching, none, middle, 0, weight, 0, best, per_temperature, CHUNK
+        low, _, _, _, _ = _narrow(
+            source, size, low, end, reaching, none, middle, 0, weight, 1, best, per_temperature, CHUNK
         )
-    return few, low
+    return low, copied
 
 
 @triton.jit
@@ -186,13 +170,13 @@ def _sample(
         number = tl.load(parameters + 4).to(tl.float32, bitcast=True)
         values += index * CHUNK
         ids += index * CHUNK
-        source, size, few, least = row, vocab_size, vocab_size < 0, tl.full((), MINUS_INF + 1, tl.int32)
+        source, size, copied, least = row, vocab_size, vocab_size < 0, tl.full((), MINUS_INF + 1, tl.int32)
         if (top_k < vocab_size) | (top_p < 1.0):
-            few, least = _filter(row, vocab_size, maxima, best, temperature, top_k, top_p, values, ids, CHUNK)
-        if few:
+            least, copied = _filter(row, vocab_size, maxima, best, temperature, top_k, top_p, values, ids, CHUNK)
+        if copied:
             source, size = values, CHUNK
         token = _draw(source, size, best, 1.0 / temperature, least, min_p, number, CHUNK, CHUNKS)
-        if few:
+        if copied:
             token = tl.load(ids + token)
     tl.store(outcomes + index, tl.where(finite, token, -1).to(tl.int64))
     tl.store(outcomes + rows + index, ((broken == 0) & (best == float("-inf"))).to(tl.int64))

@@ -10,6 +10,11 @@ import triton
 import triton.language as tl
 
 
+def tile_positions(head_dim: int) -> int:
+    """Positions that a program looks at together: as many as registers hold beside the sums."""
+    return 64 if head_dim <= 128 else 32
+
+
 def factors(scale: float, softcap: float | None) -> dict[str, float]:
     """The arguments `scale` and `cap` for scores ``q @ k`` that are to be scaled and then capped."""
     if softcap is None:

@@ -54,7 +54,7 @@ def _write_highest(row, vocab_size, maxima, peak, count, values, ids, top_ids, t
     """Write the `count` highest logits and their ids, the highest first and of equal ones the lowest id."""
     least = nth_highest(ordered(maxima), count, tl.full((), MINUS_INF, tl.int32), ordered(peak))
     source, size = row, vocab_size
-    few = gather(row, vocab_size, least, values, ids, CHUNK) <= CHUNK
+    few = gather(row, vocab_size, least, ordered(peak), values, ids, CHUNK) <= CHUNK
     if few:
         source, size = values, CHUNK
     key = ordered(peak)

@@ -6,7 +6,7 @@ from itertools import islice
 import numpy as np
 import torch
 from corelm_torch.batch import Batch
-from corelm_torch.step import NOTHING, SampledTokens, of_all_rows, of_detailed_rows
+from corelm_torch.step import SampledTokens, of_all_rows, of_detailed_rows
 
 from corelm_gpu.kernels.sample import PARAMETERS, pack_parameters, sample
 from corelm_gpu.sampling.download import Download
@@ -34,20 +34,10 @@ class Sampling:
         """The tokens, errors and log-probabilities, once the device has them."""
         token_ids, empty = self.outcomes.wait()
         details = self.batch.details
-        if not len(details.indices):
-            return of_all_rows(self.batch, token_ids, NOTHING)
         detailed = token_ids[details.indices]
-        return of_all_rows(
-            self.batch,
-            token_ids,
-            of_detailed_rows(
-                details,
-                detailed,
-                set(np.flatnonzero(empty[details.indices]).tolist()),
-                self.failed,
-                [] if self.scores is None else self.scores.wait(detailed[details.reported]),
-            ),
-        )
+        bare = set(np.flatnonzero(empty[details.indices]).tolist())
+        scores = [] if self.scores is None else self.scores.wait(detailed[details.reported])
+        return of_all_rows(self.batch, token_ids, of_detailed_rows(details, detailed, bare, self.failed, scores))
 
 
 class DeviceSampler:
