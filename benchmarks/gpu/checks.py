@@ -25,7 +25,7 @@ WORKERS = 12
 def measure(bench, record):
     """Run them, and count for each file; raises `RuntimeError` if any failed."""
     report = record.beside("tests.xml")
-    plugins = ["pytest_asyncio", "pytest_timeout", *(["xdist"] if CUDA and find_spec("xdist") else [])]
+    plugins = ["asyncio", "timeout", *(["xdist"] if CUDA and find_spec("xdist") else [])]
     options = [option for plugin in plugins for option in ("-p", plugin)]
     options += ["-n", str(WORKERS), "--dist", "worksteal"] if "xdist" in plugins else []
     options += [] if CUDA else ["-k", FEW]

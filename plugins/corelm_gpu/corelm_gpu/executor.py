@@ -5,6 +5,7 @@ import logging
 
 import torch
 from corelm_torch.batch import Batch, SequenceTable
+from corelm_torch.hookspecs import ModelParts
 from corelm_torch.parts import load_parts
 from corelm_torch.sizing import choose_max_model_len, choose_num_blocks, gib, num_swap_blocks
 from corelm_torch.step import CAPABILITIES
@@ -80,13 +81,25 @@ class GpuExecutor(Executor):
             embedding_size=parts.config.hidden_size,
             num_swap_blocks=num_swap_blocks(context),
             pipeline_depth=2,
-            details={"GPU": device_name(self._device), "KV cache": gib(self._cache.num_bytes)}
+            details={
+                "GPU": device_name(self._device),
+                "decoding": self._decoding(parts),
+                "KV cache": gib(self._cache.num_bytes),
+            }
             | ({"swap space": gib(swap_bytes)} if swap_bytes else {}),
         )
 
     @property
     def _captures(self) -> bool:
         return self._settings.graphs and self._runner.capturable
+
+    def _decoding(self, parts: ModelParts) -> str:
+        """How steps of one token a sequence run, for the start-up banner."""
+        if self._captures:
+            return f"captured, {len(self._runner.graphs.sizes)} batch sizes"
+        if self._settings.graphs:
+            return f"launched (the layers of {parts.config.architecture} are {parts.whose})"
+        return "launched (gpu.graphs is off)"
 
     def submit(self, plan: StepPlan) -> Step:
         if self._last is not None and self._table.waits(plan):

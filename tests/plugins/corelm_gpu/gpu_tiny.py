@@ -22,9 +22,9 @@ CONFIG = {
 }
 
 
-def save_tiny_llama(folder: Path) -> ResolvedModel:
+def save_tiny_llama(folder: Path, **changes: object) -> ResolvedModel:
     torch.manual_seed(7)
-    transformers.LlamaForCausalLM(transformers.LlamaConfig(**CONFIG)).save_pretrained(folder)
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(**CONFIG | changes)).save_pretrained(folder)
     return ResolvedModel(name="tiny", path=folder, format="huggingface")
 
 

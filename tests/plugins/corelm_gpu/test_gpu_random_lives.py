@@ -14,11 +14,12 @@ import torch
 from corelm_cpu.plugin import create as create_cpu
 from corelm_cpu.settings import CpuSettings
 from corelm_gpu.runner import Runner
-from gpu_tiny import make_executor
+from gpu_tiny import make_executor, save_tiny_llama
 from helpers import make_engine
 
 from corelm.api import BeamSearch, ExecutorContext, SamplingParams, SchedulingPolicy, StructuredOutput
 from corelm.engine.streams import merge
+from corelm.testing import FakeTokenizer
 
 BLOCK_SIZE = 4
 BUDGET = 24
@@ -56,7 +57,7 @@ def params_of(kind, count, size):
         "grammar": {"temperature": 0.0, "structured_output": StructuredOutput(kind="choice", source=TEXTS)},
         "words": {"n": size, "seed": 5, "top_k": 3, "logit_bias": {7: 0.1, 9: -50.0}, "bad_words": ("ab", "Z", "c~x")},
     }[kind]
-    return SamplingParams(max_tokens=count, ignore_eos=True, **values)
+    return SamplingParams(max_tokens=count, ignore_eos=kind != "grammar", **values)
 
 
 def prepare(engine, kind, prompt, count, size, name):
@@ -84,10 +85,16 @@ def answer(outputs):
 
 
 @pytest.fixture(scope="module")
-def alone(tiny_llama):
+def model(tmp_path_factory):
+    """With the vocabulary of the fake tokenizer."""
+    return save_tiny_llama(tmp_path_factory.mktemp("bytes_llama"), vocab_size=FakeTokenizer.vocab_size)
+
+
+@pytest.fixture(scope="module")
+def alone(model):
     """Answers of the CPU executor to single requests."""
     context = ExecutorContext(
-        model=tiny_llama,
+        model=model,
         settings=CpuSettings(threads=1, weights="f32", kv="f32"),
         dtype="float32",
         max_model_len=64,
@@ -212,15 +219,15 @@ def live(model, alone, seed, *, requests, blocks=14, swap_blocks=8, graphs=True,
 
 
 @pytest.mark.parametrize("graphs", [True, False])
-def test_a_life_with_too_little_memory(tiny_llama, alone, graphs):
-    scheduler = live(tiny_llama, alone, 1, requests=60, graphs=graphs)._scheduler
+def test_a_life_with_too_little_memory(model, alone, graphs):
+    scheduler = live(model, alone, 1, requests=60, graphs=graphs)._scheduler
     assert scheduler.preemptions > 20
     assert scheduler.swaps > 5
 
 
-def test_a_life_without_swapping_or_shared_prompts(tiny_llama, alone):
-    live(tiny_llama, alone, 2, requests=30, swap_blocks=0, prefix_cache=False)
+def test_a_life_without_swapping_or_shared_prompts(model, alone):
+    live(model, alone, 2, requests=30, swap_blocks=0, prefix_cache=False)
 
 
-def test_a_life_of_steps_in_parts(tiny_llama, alone, short_of_memory):
-    live(tiny_llama, alone, 3, requests=40)
+def test_a_life_of_steps_in_parts(model, alone, short_of_memory):
+    live(model, alone, 3, requests=40)

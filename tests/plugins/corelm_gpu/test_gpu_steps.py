@@ -78,3 +78,11 @@ def test_captured_steps_are_those_of_one_token_a_sequence(tiny_llama, monkeypatc
     assert captured == [2, 3], "a last token of a prompt is like any other"
     step(4, (1, 3, 1, (), True), (4, 1, 1, (), False))
     assert captured == [2, 3], "an embedding is no logits"
+
+
+@pytest.mark.parametrize(
+    ("graphs", "decoding"), [(True, "captured, 3 batch sizes"), (False, "launched (gpu.graphs is off)")]
+)
+def test_the_banner_says_how_decoding_runs(tiny_llama, graphs, decoding):
+    info = make_executor(tiny_llama, graphs=graphs).load(lambda fraction, text: None)
+    assert info.details["decoding"] == decoding
