@@ -19,6 +19,7 @@ PROJECTS = (
     ".",
     "plugins/corelm_gguf",
     "plugins/corelm_torch",
+    "plugins/corelm_cpu",
     "plugins/corelm_gpu",
     "plugins/corelm_fcfs",
     "plugins/corelm_hf",
@@ -29,7 +30,7 @@ PROJECTS = (
 WHEELS = (
     *("importlib-metadata", "lazy-importer", "zipp", "msgspec", "pluggy", "pydantic-settings", "tqdm"),
     *("pydantic", "pydantic-core", "annotated-types", "typing-extensions", "typing-inspection", "python-dotenv"),
-    *("gguf", "pyyaml"),
+    *("gguf", "pyyaml", "psutil"),
     *("pytest", "iniconfig", "packaging", "pygments", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "execnet"),
     *("hypothesis", "sortedcontainers"),
 )

@@ -10,10 +10,13 @@ from functools import cache
 
 import numpy as np
 import pytest
+import reference_kernels
 import torch
 from corelm_cpu.plugin import create as create_cpu
 from corelm_cpu.settings import CpuSettings
 from corelm_gpu.runner import Runner
+from corelm_gpu.steps import NO_MEMORY
+from gpu_kernels import DEVICE
 from gpu_tiny import make_executor, save_tiny_llama
 from helpers import make_engine
 
@@ -26,6 +29,10 @@ BUDGET = 24
 MAX_NUM_SEQS = 6
 TEXTS = json.dumps(["alpha one", "alpha two", "beta or not", "gamma"])
 KINDS = ("greedy", "drawn", "penalised", "scored", "beam", "grammar", "words", "embedding")
+LIKELY = {"logit_bias": {97: 0.6, 98: 0.5, 90: 3.0}}
+"""Outputs repeat themselves, so that it matters what came before."""
+DOOM = 200
+"""There is not enough memory for a prompt that begins with this token, if memory is short."""
 BEGINNING = [(token * 29 + 11) % 128 for token in range(14)]
 
 
@@ -50,12 +57,13 @@ class Whimsical(SchedulingPolicy):
 def params_of(kind, count, size):
     values = {
         "greedy": {"temperature": 0.0},
+        "doomed": {"temperature": 0.0},
         "drawn": {"n": size, "seed": 3, "top_k": 5},
-        "penalised": {"temperature": 0.0, "repetition_penalty": 1.4, "presence_penalty": 0.3, "frequency_penalty": 0.2},
+        "penalised": LIKELY | {"temperature": 0.0, "repetition_penalty": 1.1, "frequency_penalty": 0.2},
         "scored": {"temperature": 0.0, "prompt_logprobs": 1, "logprobs": 2},
         "beam": {"beam": BeamSearch(width=size), "n": size},
         "grammar": {"temperature": 0.0, "structured_output": StructuredOutput(kind="choice", source=TEXTS)},
-        "words": {"n": size, "seed": 5, "top_k": 3, "logit_bias": {7: 0.1, 9: -50.0}, "bad_words": ("ab", "Z", "c~x")},
+        "words": LIKELY | {"n": size, "seed": 5, "top_k": 3, "bad_words": ("ab", "Z", "bba")},
     }[kind]
     return SamplingParams(max_tokens=count, ignore_eos=kind != "grammar", **values)
 
@@ -119,10 +127,10 @@ def alone(model):
 class Life:
     """Plays random events against an engine, checking integrity after each."""
 
-    def __init__(self, engine, alone, seed):
-        self.engine, self.alone, self.random = engine, alone, random.Random(seed)
+    def __init__(self, engine, alone, seed, kinds):
+        self.engine, self.alone, self.random, self.kinds = engine, alone, random.Random(seed), kinds
         self.live, self.outputs, self.wanted = {}, {}, {}
-        self.ended = 0
+        self.ended = self.failed = 0
 
     def play(self, requests):
         for name in range(requests):
@@ -143,8 +151,11 @@ class Life:
     def add(self, name):
         draw = self.random
         own = [draw.randrange(128) for _ in range(draw.randint(1, 9))]
-        prompt = tuple(BEGINNING[: draw.choice([0, 3, 8, 14])] + own)
-        job = (draw.choice(KINDS), prompt, draw.randint(1, 9), draw.randint(1, 3))
+        kind = draw.choice(self.kinds)
+        prompt = (*BEGINNING[: draw.choice([0, 3, 8, 14])], *own)
+        if kind == "doomed":
+            prompt = (DOOM, *prompt[1:])
+        job = (kind, prompt, draw.randint(1, 9), draw.randint(1, 3))
         request = prepare(self.engine, *job, name)
         self.engine.add(request)
         self.live[request.number], self.outputs[request.number] = job, {}
@@ -158,7 +169,11 @@ class Life:
 
     def step(self):
         for number, output in self.engine.step():
-            assert not isinstance(output, Exception), f"{self.live[number]} failed: {output}"
+            if isinstance(output, Exception):
+                assert self.live.pop(number)[0] == "doomed", output
+                assert NO_MEMORY in str(output)
+                self.failed += 1
+                continue
             outputs = self.outputs[number]
             outputs.setdefault(output.index, []).append(output)
             kind, _, _, size = self.live[number]
@@ -183,6 +198,8 @@ def short_of_memory(monkeypatch):
         early, late = draw.random() < 0.1, draw.random() < 0.1
         if early and len(batch.token_ids) > 1:
             raise torch.OutOfMemoryError("so much")
+        if DOOM in batch.token_ids[batch.positions == 0]:
+            raise torch.OutOfMemoryError("so much")
         computed = compute(self, batch)
         if late and len(batch.token_ids) > 1:
             raise torch.OutOfMemoryError("so much")
@@ -191,7 +208,7 @@ def short_of_memory(monkeypatch):
     monkeypatch.setattr(Runner, "compute", fail)
 
 
-def live(model, alone, seed, *, requests, blocks=14, swap_blocks=8, graphs=True, prefix_cache=True):
+def live(model, alone, seed, *, requests, blocks=10, swap_blocks=8, graphs=True, prefix_cache=True, kinds=KINDS):
     executor = make_executor(
         model,
         graphs=graphs,
@@ -212,22 +229,34 @@ def live(model, alone, seed, *, requests, blocks=14, swap_blocks=8, graphs=True,
     # What nobody wrote must not be read.
     executor._cache._data.fill_(torch.nan)
     executor._cache._swapped.fill_(torch.nan)
-    life = Life(engine, alone, seed)
+    life = Life(engine, alone, seed, kinds)
     life.play(requests)
     assert life.ended > requests / 2
-    return engine
+    return life
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Without a device, references compute what is not the matter here."""
+    if DEVICE.type == "cpu":
+        reference_kernels.install(monkeypatch)
+
+
+def test_a_short_life_on_kernels(model, alone):
+    live(model, alone, 4, requests=12)
 
 
 @pytest.mark.parametrize("graphs", [True, False])
-def test_a_life_with_too_little_memory(model, alone, graphs):
-    scheduler = live(model, alone, 1, requests=60, graphs=graphs)._scheduler
+def test_a_life_with_too_little_memory(model, alone, quick, graphs):
+    scheduler = live(model, alone, 1, requests=250, graphs=graphs).engine._scheduler
     assert scheduler.preemptions > 20
     assert scheduler.swaps > 5
 
 
-def test_a_life_without_swapping_or_shared_prompts(model, alone):
-    live(model, alone, 2, requests=30, swap_blocks=0, prefix_cache=False)
+def test_a_life_without_swapping_or_shared_prompts(model, alone, quick):
+    live(model, alone, 2, requests=100, swap_blocks=0, prefix_cache=False)
 
 
-def test_a_life_of_steps_in_parts(model, alone, short_of_memory):
-    live(model, alone, 3, requests=40)
+def test_a_life_of_steps_in_parts(model, alone, quick, short_of_memory):
+    life = live(model, alone, 3, requests=150, kinds=(*KINDS, "doomed"))
+    assert life.failed > 5
