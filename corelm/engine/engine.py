@@ -151,6 +151,7 @@ class Engine:
     def shutdown(self) -> None:
         if self._grammars is not None:
             self._grammars.close()
+        self._submitted.clear()  # handles may hold what the executor is to free
         self._executor.shutdown()
 
     def fork(self, parent: Sequence, child: Sequence) -> None:

@@ -10,8 +10,9 @@ from corelm_torch.parts import load_parts
 from corelm_torch.sizing import choose_max_model_len, choose_num_blocks, gib, num_swap_blocks
 from corelm_torch.step import CAPABILITIES
 from msgspec.structs import replace
+from triton import OutOfResources
 
-from corelm.api import Executor, ExecutorContext, ExecutorInfo, Progress, StepPlan, StepResult
+from corelm.api import Executor, ExecutorContext, ExecutorInfo, ModelLoadError, Progress, StepPlan, StepResult
 from corelm_gpu.device import check_device, choose_dtype, choose_kv_dtype, device_name, find_device
 from corelm_gpu.kv_cache import KVCache
 from corelm_gpu.largest_step import largest_step
@@ -65,6 +66,7 @@ class GpuExecutor(Executor):
         self._table = self._make_table()
         with enough_memory(self._device, "hold the KV cache and capture steps", "fewer --kv-cache-tokens"):
             self._cache = self._make_cache(num_blocks, num_swap_blocks(context))
+            self._cache.try_copies()
             self._runner.use(self._cache)
             if self._captures:
                 self._runner.graphs.capture(lambda fraction, text: progress(0.8 + 0.2 * fraction, text))
@@ -167,7 +169,13 @@ class GpuExecutor(Executor):
 
     def _try_largest_step(self) -> None:
         batch = self._make_table().apply(largest_step(self._context, self._max_model_len, self._config.vocab_size))
-        self._sampler.sample(self._runner.compute(batch).logits, batch).wait()
+        try:
+            self._sampler.sample(self._runner.compute(batch).logits, batch).wait()
+        except OutOfResources as error:
+            raise ModelLoadError(
+                f"Kernels for the heads of this model do not fit on {device_name(self._device)} with --dtype "
+                f"{self._context.dtype}; in bfloat16 they take less. {error}"
+            ) from error
 
     def _make_cache(self, num_blocks: int, swap_blocks: int) -> KVCache:
         return KVCache(

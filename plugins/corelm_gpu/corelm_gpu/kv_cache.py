@@ -65,6 +65,13 @@ class KVCache:
         for batch in independent((~source, target) for source, target in pairs):
             self._run(self._swapped, self._data, [(~source, target) for source, target in batch])
 
+    def try_copies(self) -> None:
+        """Copy a block each way, before there is anything in it: no step then waits for the compiler."""
+        self.copy([(0, 0)])
+        if self.num_swap_bytes:
+            self.swap_out([(0, 0)])
+            self.swap_in([(0, 0)])
+
     def _run(self, source: torch.Tensor, target: torch.Tensor, pairs: list[tuple[int, int]]) -> None:
         (sent,) = self._staging.send([np.array(pairs)])
         copy_blocks(_words(source), _words(target), sent).run()

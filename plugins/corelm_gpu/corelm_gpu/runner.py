@@ -88,13 +88,13 @@ class Runner:
             logits, table_rows = self.graphs.run(batch, self._staging)
             return Computed(logits=logits, table_rows=table_rows, prompts=PromptStates(logits[:0], 0, self._head))
         wanted = np.concatenate([batch.output_rows, batch.embedded_rows])
-        tokens = np.stack([batch.token_ids, batch.token_rows, batch.positions, batch.slots])
-        sent, rows, table_rows = self._staging.send([tokens, wanted, batch.table_rows[batch.sampled]])
+        token_ids, token_rows, positions, slots, rows, table_rows = self._staging.send(
+            [batch.token_ids, batch.token_rows, batch.positions, batch.slots, wanted, batch.table_rows[batch.sampled]]
+        )
         config = self._config
         plan = plan_attention(
             batch, self._staging, heads=config.num_heads, kv_heads=config.num_kv_heads, head_dim=config.head_dim
         )
-        token_ids, token_rows, positions, slots = sent
         hidden = self._hidden(StepInputs(token_ids, token_rows, positions, slots, plan), rows)
         sampled, outputs = len(batch.sampled), len(batch.output_rows)
         return Computed(

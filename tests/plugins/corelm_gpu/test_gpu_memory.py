@@ -78,6 +78,13 @@ def test_the_largest_step_has_as_much_as_there_may_be(tiny_llama, sequences, tok
     executor._try_largest_step()
 
 
+def test_a_step_cannot_have_more_logits_than_can_be_counted(tiny_llama):
+    context = make_executor(tiny_llama, max_num_seqs=20_000, max_num_batched_tokens=20_000)._context
+    assert len(largest_step(context, 64, 100_000).slices) == 20_000
+    with pytest.raises(ModelLoadError, match="--max-num-seqs up to 10737"):
+        largest_step(context, 64, 200_000)
+
+
 @pytest.fixture
 def short_of_memory(monkeypatch):
     """Steps of more than a number of tokens, or of a token, run out of memory."""

@@ -5,6 +5,7 @@ import weakref
 from contextlib import contextmanager
 
 import corelm_gpu.executor
+import corelm_gpu.kv_cache
 import corelm_gpu.memory
 import pytest
 import torch
@@ -13,7 +14,9 @@ from corelm_gpu.memory import free_memory
 from corelm_gpu.runner import Runner
 from gpu_kernels import DEVICE
 from gpu_tiny import make_executor
+from helpers import make_engine
 from test_gpu_memory import GIB, FakeCuda, run
+from triton import OutOfResources
 
 from corelm.api import ModelLoadError, SamplingParams, SequenceSlice, SequenceStart, StepPlan
 
@@ -43,6 +46,16 @@ def test_a_model_is_gone_after_a_shutdown_and_may_be_loaded_again(tiny_llama):
     assert len(executor.collect(executor.submit(plan)).token_ids[0]) == 1
 
 
+def test_a_model_is_gone_after_a_shutdown_in_the_middle_of_a_step(tiny_llama):
+    executor = make_executor(tiny_llama)
+    engine = make_engine(executor)
+    engine.add(engine.intake.prepare([3, 4, 5], SamplingParams(prompt_logprobs=0), request_id="a", arrival=0.0))
+    assert engine.step() == []
+    runner = weakref.ref(executor._runner)
+    engine.shutdown()
+    assert runner() is None
+
+
 @pytest.mark.parametrize(
     ("place", "purpose"),
     [
@@ -64,9 +77,31 @@ def test_loading_without_enough_memory_says_so(tiny_llama, monkeypatch, place, p
         loaded(tiny_llama)
 
 
+def test_kernels_that_a_device_has_no_room_for_are_an_error_of_the_model(tiny_llama, monkeypatch):
+    def fail(self, batch):
+        raise OutOfResources(164352, 101376, "shared memory")
+
+    executor = loaded(tiny_llama)
+    monkeypatch.setattr(Runner, "compute", fail)
+    with pytest.raises(ModelLoadError, match=r"--dtype float32; in bfloat16 .*164352"):
+        executor._try_largest_step()
+
+
 def test_swap_space_that_the_host_does_not_have_is_refused(tiny_llama):
     with pytest.raises(ModelLoadError, match=r"no 524288.00 GiB .*--swap-tokens"):
         loaded(tiny_llama, swap_tokens=2**42)
+
+
+@pytest.mark.parametrize(("swap_tokens", "copies"), [(0, [(16, 16)]), (48, [(16, 16), (16, 3), (3, 16)])])
+def test_kernels_that_copy_are_compiled_before_they_are_needed(tiny_llama, monkeypatch, swap_tokens, copies):
+    def watched(source, target, pairs):
+        blocks.append((source.shape[1], target.shape[1]))
+        return copy_blocks(source, target, pairs)
+
+    blocks, copy_blocks = [], corelm_gpu.kv_cache.copy_blocks
+    monkeypatch.setattr(corelm_gpu.kv_cache, "copy_blocks", watched)
+    loaded(tiny_llama, swap_tokens=swap_tokens)
+    assert blocks == copies
 
 
 def test_what_pytorch_keeps_for_later_counts_as_free(monkeypatch):

@@ -1,9 +1,13 @@
 """What a step takes to the device, and which steps are captured ones."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
+import torch
 from corelm_gpu.attention_plan import MAX_SPLITS, choose_splits
 from corelm_gpu.decode_graphs import graph_sizes
+from corelm_gpu.ops import GpuOps
 from corelm_gpu.staging import Staging
 from gpu_kernels import DEVICE
 from gpu_tiny import make_executor
@@ -86,3 +90,56 @@ def test_captured_steps_are_those_of_one_token_a_sequence(tiny_llama, monkeypatc
 def test_the_banner_says_how_decoding_runs(tiny_llama, graphs, decoding):
     info = make_executor(tiny_llama, graphs=graphs).load(lambda fraction, text: None)
     assert info.details["decoding"] == decoding
+
+
+def test_a_token_of_a_released_sequence_reaches_nobody(tiny_llama):
+    """The sequence that got its row in the table has begun by the time that the token is known."""
+    sampling = SamplingParams(seed=0, temperature=0.0, frequency_penalty=2.0, logprobs=0)
+    prompts = {1: [70, 71, 72], 2: list(range(20, 28))}
+    starts = {n: SequenceStart(seq_id=n, token_ids=p, prompt_len=len(p), sampling=sampling) for n, p in prompts.items()}
+    plans = [
+        StepPlan(
+            step_id=1,
+            started=(starts[1],),
+            slices=(SequenceSlice(seq_id=1, start=0, num_tokens=3, new_block_ids=(0,), sample=True),),
+        ),
+        StepPlan(
+            step_id=2,
+            released=(1,),
+            started=(starts[2],),
+            slices=(SequenceSlice(seq_id=2, start=0, num_tokens=2, new_block_ids=(1,), sample=False),),
+        ),
+        StepPlan(step_id=3, slices=(SequenceSlice(seq_id=2, start=2, num_tokens=6, sample=True),)),
+        StepPlan(step_id=4, slices=(SequenceSlice(seq_id=2, start=8, num_tokens=1, sample=True),)),
+    ]
+    alone, pipelined = (make_executor(tiny_llama) for _ in range(2))
+    for executor in (alone, pipelined):
+        executor.load(lambda fraction, text: None)
+    results = [alone.collect(alone.submit(plan)) for plan in plans[1:]]
+    handles = [pipelined.submit(plan) for plan in plans[:2]]
+    row = pipelined._table._row_of[2]
+    pipelined.collect(handles[0])
+    assert pipelined._table._tokens[row, :8].tolist() == prompts[2]
+    pipelined.collect(handles[1])
+    assert [pipelined.collect(pipelined.submit(plan)) for plan in plans[2:]] == results[1:]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_arrays_of_a_step_begin_where_kernels_are_compiled_for(tiny_llama, monkeypatch, count):
+    """Otherwise they would be compiled anew in the middle of serving."""
+    executor = make_executor(tiny_llama)
+    executor.load(lambda fraction, text: None)
+    pointers, begin = [], GpuOps.begin
+
+    def watched(self, inputs):
+        chunks = inputs.plan.chunks or inputs.plan.decodes
+        tensors = [getattr(part, each.name) for part in (inputs, chunks) for each in fields(part)]
+        pointers.extend(tensor.data_ptr() % 16 for tensor in tensors if isinstance(tensor, torch.Tensor))
+        begin(self, inputs)
+
+    monkeypatch.setattr(GpuOps, "begin", watched)
+    start = SequenceStart(seq_id=1, token_ids=[3] * 9, prompt_len=9, sampling=SamplingParams(seed=0))
+    piece = SequenceSlice(seq_id=1, start=0, num_tokens=count, new_block_ids=(1,), sample=False)
+    executor.submit(StepPlan(step_id=1, started=(start,), slices=(piece,)))
+    assert len(pointers) >= 7
+    assert set(pointers) == {0}
