@@ -48,7 +48,7 @@ class Attention:
     def prefill(self, tokens):
         """What runs a step of one prompt, and its error on the last rows."""
         tables, q, output = self._case(1, tokens, tokens)
-        step = tile_rows(self._config.head_dim) // (self._config.num_heads // self._config.num_kv_heads)
+        step = tile_rows(self._config.head_dim, q.dtype) // (self._config.num_heads // self._config.num_kv_heads)
         starts = torch.arange(0, tokens, step, dtype=torch.int32, device=DEVICE)
         zero = torch.zeros(1, dtype=torch.int32, device=DEVICE)
         launch = prefill_attention(

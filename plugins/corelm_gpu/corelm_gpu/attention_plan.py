@@ -95,13 +95,15 @@ class AttentionPlan:
         return found
 
 
-def plan_attention(batch: Batch, staging: Staging, *, heads: int, kv_heads: int, head_dim: int) -> AttentionPlan:
-    """Slices of one token are decoded, longer ones computed in tiles."""
+def plan_attention(
+    batch: Batch, staging: Staging, *, heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype
+) -> AttentionPlan:
+    """Slices of one token are decoded, longer ones computed in tiles. `dtype` is that of queries."""
     single = batch.lengths == 1
     decoded, longer = np.flatnonzero(single), np.flatnonzero(~single)
     ends = batch.ends[decoded]
     lengths = batch.lengths[longer]
-    tokens_per_tile = tile_rows(head_dim) // (heads // kv_heads)
+    tokens_per_tile = tile_rows(head_dim, dtype) // (heads // kv_heads)
     tiles = -(-lengths // tokens_per_tile)
     numbers = np.arange(tiles.sum()) - np.repeat(np.cumsum(tiles) - tiles, tiles)
     sent = staging.send(

@@ -53,7 +53,7 @@ class Runner:
         """Load the model. Raises `ModelLoadError`."""
         self._config = parts.config
         self._context = context
-        self._device = device
+        self._dtype, self._device = dtype, device
         self._max_model_len = max_model_len
         self._model: Model = parts.build(dtype)
         keeping = partial(keep, device=device) if keep_quantised else None
@@ -93,7 +93,12 @@ class Runner:
         )
         config = self._config
         plan = plan_attention(
-            batch, self._staging, heads=config.num_heads, kv_heads=config.num_kv_heads, head_dim=config.head_dim
+            batch,
+            self._staging,
+            heads=config.num_heads,
+            kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+            dtype=self._dtype,
         )
         hidden = self._hidden(StepInputs(token_ids, token_rows, positions, slots, plan), rows)
         sampled, outputs = len(batch.sampled), len(batch.output_rows)

@@ -94,7 +94,7 @@ def paged(case):
 def test_prefill(case):
     data = paged(case)
     heads, kv_heads, head_dim = case.shape
-    step = tile_rows(head_dim) // (heads // kv_heads)
+    step = tile_rows(head_dim, case.dtype) // (heads // kv_heads)
     tiles = [(piece, first) for piece, length in enumerate(data.lengths) for first in range(0, length, step)]
     output = poisoned(*data.q.shape, dtype=case.dtype)
     prefill_attention(

@@ -149,7 +149,7 @@ def decode_attention(
             "HEAD_DIM": head_dim,
             "WIDTH": width,
             "BLOCK_SIZE": block_size,
-            "TILE": tile_positions(head_dim),
+            "TILE": tile_positions(head_dim, q.dtype),
             "SPLITS": splits,
             "WINDOWED": window is not None,
             "CAPPED": softcap is not None,

@@ -8,9 +8,9 @@ from corelm_gpu.kernels.launch import Launch
 from corelm_gpu.kernels.softmax import add_context, factors, tile_positions
 
 
-def tile_rows(head_dim: int) -> int:
+def tile_rows(head_dim: int, dtype: torch.dtype) -> int:
     """Rows of a tile of queries: tokens times the query heads that share a KV head."""
-    return 128 if head_dim <= 128 else 64
+    return 128 if head_dim * dtype.itemsize <= 256 else 64
 
 
 @triton.jit(do_not_specialize=["table_stride"])
@@ -90,12 +90,12 @@ def prefill_attention(
 
     Slice s has ``lengths[s]`` tokens from position ``starts[s]`` on, in the rows of `q` [M, heads, head_dim] from
     ``offsets[s]`` on, and the blocks ``tables[s]``. A tile computes the tokens of slice ``tile_slices[t]`` from its
-    ``tile_starts[t]`` on, ``tile_rows(head_dim) // group`` of them. All indices are int32. `output` is contiguous.
+    ``tile_starts[t]`` on, ``tile_rows(...) // group`` of them. All indices are int32. `output` is contiguous.
     For `scale` and `softcap` see `decode_attention`.
     """
     _, heads, head_dim = q.shape
     _, kv_heads, block_size, _ = keys.shape
-    rows = tile_rows(head_dim)
+    rows = tile_rows(head_dim, q.dtype)
     return Launch(
         kernel=_prefill,
         grid=(len(tile_slices), kv_heads),
@@ -122,7 +122,7 @@ def prefill_attention(
             "HEAD_DIM": head_dim,
             "WIDTH": triton.next_power_of_2(head_dim),
             "BLOCK_SIZE": block_size,
-            "TILE": tile_positions(head_dim),
+            "TILE": tile_positions(head_dim, q.dtype),
             "WINDOWED": window is not None,
             "CAPPED": softcap is not None,
         },

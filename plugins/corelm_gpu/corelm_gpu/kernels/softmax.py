@@ -6,13 +6,14 @@ head_dim], see `rotate_write`. Softmaxes are made of ``exp2``: `scale` turns sco
 
 import math
 
+import torch
 import triton
 import triton.language as tl
 
 
-def tile_positions(head_dim: int) -> int:
+def tile_positions(head_dim: int, dtype: torch.dtype) -> int:
     """Positions that a program looks at together: as many as registers hold beside the sums."""
-    return 64 if head_dim <= 128 else 32
+    return 64 if head_dim * dtype.itemsize <= 256 else 32
 
 
 def factors(scale: float, softcap: float | None) -> dict[str, float]:
