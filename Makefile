@@ -17,7 +17,7 @@ install: $(VENV)/.dev
 
 # Two files of tests at a time: most tests use one core.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(FLAGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(FLAGS)
 
 # Sends a server without a model whatever its own description allows, and more, for that long.
 fuzz: MINUTES ?= 10
