@@ -85,5 +85,5 @@ def test_types_that_it_does_not_compute_in_are_refused():
 def test_without_triton_it_is_refused(monkeypatch, tiny_llama):
     context = make_executor(tiny_llama)._context
     monkeypatch.setitem(sys.modules, "triton", None)
-    with pytest.raises(ModelLoadError, match="needs PyTorch and Triton, which cannot be imported.*--executor cpu"):
+    with pytest.raises(ModelLoadError, match=r"needs PyTorch and Triton, which cannot be imported.*--executor cpu"):
         create(context)
