@@ -8,8 +8,8 @@ from corelm.outputs import TokenLogprobs
 from corelm.testing.conformance.executor_bench import Bench
 from corelm.testing.conformance.executor_suite import ExecutorSuite
 
-SEEDS = range(12)
-TOP = 16
+SEEDS = range(24)
+TOP = 64
 SLACK = 1e-3
 """For rounding."""
 

@@ -35,7 +35,6 @@ class GpuExecutor(Executor):
     _sampler: DeviceSampler
     _cache: KVCache
     _table: SequenceTable
-    _info: ExecutorInfo
 
     def __init__(self, context: ExecutorContext) -> None:
         self._context = context

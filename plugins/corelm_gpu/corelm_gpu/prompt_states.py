@@ -38,6 +38,6 @@ class PromptStates:
 
     def _scores(self, scored: ScoredRows, part: slice) -> Iterator[TokenLogprobs | None]:
         token_ids, counts = scored.token_ids[part], scored.top[part]
-        logits = self._head(self._hidden[: self._scored][part]).float()
+        logits = self._head(self._hidden[: self._scored][part])
         tokens, sent = (torch.from_numpy(values).to(logits.device) for values in (token_ids, counts.astype(np.int32)))
         return Scores(logits, tokens, sent, counts).wait(token_ids)

@@ -1,7 +1,8 @@
 """Weights as GGUF files have them, on the device: unpacked there into one layout, without changing a value.
 
 A weight is ``scale * (q - zero) + offset``, with a scale and perhaps an offset for each group of 32 or 16 inputs. In
-the K encodings these are small whole numbers, which have factors for each 256 inputs. The blocks are described in https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h.
+the K encodings these are small whole numbers, which have factors for each 256 inputs. The blocks are described in
+https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h.
 """
 
 from collections.abc import Callable
