@@ -96,6 +96,7 @@ def register(name, factory, summary):
     if name == sys.argv[1]:
         parts = factory(ResolvedModel(name=name, path=Path(sys.argv[2]), format="huggingface"))
         print(parts.plain is not None)
+        assert parts.plain is None or len(list(parts.plain.weights())) > 2
 
 plugin.corelm_torch_register_models(register)
 assert "torch" not in sys.modules
